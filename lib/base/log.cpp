@@ -1,0 +1,63 @@
+#include "base/log.hpp"
+
+#include <spdlog/pattern_formatter.h>
+#include <spdlog/sinks/base_sink.h>
+#include <spdlog/spdlog.h>
+
+#include <atomic>
+#include <cstdio>
+#include <memory>
+#include <mutex>
+
+namespace vime::log {
+namespace {
+
+std::atomic<void (*)(const std::string&)> line_sink{nullptr};
+
+// Hands each formatted line to line_sink, or to stderr in one write so that lines of several threads never mix.
+class LineSink final : public spdlog::sinks::base_sink<std::mutex> {
+ protected:
+  void sink_it_(const spdlog::details::log_msg& message) override {
+    spdlog::memory_buf_t buffer;
+    formatter_->format(message, buffer);
+    if (auto* sink = line_sink.load()) {
+      sink(std::string(buffer.data(), buffer.size()));
+    } else {
+      std::fwrite(buffer.data(), 1, buffer.size(), stderr);
+    }
+  }
+  void flush_() override { std::fflush(stderr); }
+};
+
+spdlog::logger& logger() {
+  static const std::shared_ptr<spdlog::logger> instance = [] {
+    auto made = std::make_shared<spdlog::logger>("vime", std::make_shared<LineSink>());
+    made->set_formatter(std::make_unique<spdlog::pattern_formatter>("%H:%M:%S.%e %L %v"));
+    made->set_level(spdlog::level::info);
+    made->flush_on(spdlog::level::info);
+    return made;
+  }();
+  return *instance;
+}
+
+spdlog::level::level_enum to_spdlog(Level level) {
+  switch (level) {
+    case Level::debug: return spdlog::level::debug;
+    case Level::info: return spdlog::level::info;
+    case Level::warning: return spdlog::level::warn;
+    case Level::error: return spdlog::level::err;
+  }
+  return spdlog::level::info;
+}
+
+}  // namespace
+
+void set_level(Level least) { logger().set_level(to_spdlog(least)); }
+
+void set_sink(void (*sink)(const std::string& line)) { line_sink.store(sink); }
+
+void write(Level level, std::string_view tag, const std::string& text) {
+  logger().log(to_spdlog(level), "{}: {}", tag, text);
+}
+
+}  // namespace vime::log

@@ -1,0 +1,65 @@
+// HTTP client: one thread drives a libcurl multi handle; thousands of requests may be in flight.
+// Any thread may send. Every request has a deadline. Connections are kept and reused.
+#pragma once
+
+#include <chrono>
+#include <functional>
+#include <future>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+namespace vime::http {
+
+using Headers = std::vector<std::pair<std::string, std::string>>;
+
+struct Request {
+  std::string method = "GET";
+  std::string url;   // http://host:port/path?query
+  std::string body;  // sent with Content-Type: application/json unless a header says otherwise
+  Headers headers;
+  std::string what;  // "push to engine 0": opens every error text
+  std::chrono::milliseconds timeout{30000};
+};
+
+struct Reply {
+  int status = 0;
+  std::string body;
+  Headers headers;  // names in lower case
+};
+
+// What became of a request: a reply of any status, or the reason why there is none.
+struct Outcome {
+  bool answered = false;
+  bool timed_out = false;
+  Reply reply;
+  std::string error;  // "<what>: no answer from http://127.0.0.1:80/x within 30.0 s", "<what>: connection refused by ..."
+};
+
+class Client {
+ public:
+  Client();
+  ~Client();  // requests still in flight end with an error outcome, delivered before the destructor returns
+  Client(const Client&) = delete;
+  Client& operator=(const Client&) = delete;
+
+  // `done` runs on the client's thread, exactly once, and must not block or throw.
+  void send(Request request, std::function<void(Outcome)> done);
+  std::future<Outcome> send(Request request);
+
+  // Sends and waits. Throws Error{process_failed} when there was no answer, and when the status is not 2xx
+  // ("<what>: HTTP 500: <error.message of the body, or the body's start>").
+  Reply call(Request request);
+
+ private:
+  struct State;
+  std::unique_ptr<State> state_;
+};
+
+// Error text of a reply whose status is not 2xx: "HTTP 400: <message>". Understands {"error": {"message": ..}} and {"error": ".."}.
+std::string status_text(const Reply& reply);
+
+std::string url_encode(const std::string& text);
+
+}  // namespace vime::http

@@ -1,0 +1,17 @@
+# vime_room(<name> [TORCH] SOURCES ... [DEPENDS <rooms>] [LIBRARIES <third-party targets>])
+# One room = one folder under lib = one static library = one namespace. DEPENDS lists every room whose headers it includes;
+# scripts/check-layers holds the #include lines against it. LIBRARIES stay private: their headers belong in .cpp files.
+function(vime_room name)
+  cmake_parse_arguments(ROOM "TORCH" "" "SOURCES;DEPENDS;LIBRARIES" ${ARGN})
+  if(ROOM_TORCH AND NOT VIME_TORCH)
+    return()
+  endif()
+  list(TRANSFORM ROOM_SOURCES PREPEND ${PROJECT_SOURCE_DIR}/lib/${name}/)
+  add_library(${name} STATIC ${ROOM_SOURCES})
+  target_include_directories(${name} PUBLIC ${PROJECT_SOURCE_DIR}/lib)
+  target_link_libraries(${name} PUBLIC ${ROOM_DEPENDS} PRIVATE vime_flags ${ROOM_LIBRARIES})
+  if(ROOM_TORCH)
+    target_link_libraries(${name} PUBLIC vime_torch)
+    target_precompile_headers(${name} REUSE_FROM torch_pch)
+  endif()
+endfunction()

@@ -1,0 +1,39 @@
+// safetensors files: 8 bytes little-endian header length, JSON header {name: {dtype, shape, data_offsets}, "__metadata__": {..}}, data.
+#pragma once
+
+#include <map>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "base/files.hpp"
+#include "tensor/tensor.hpp"
+
+namespace vime::tensor {
+
+// Maps a file read-only; views stay valid while this lives. Refuses (Error{refused}, file and reason named) a truncated file,
+// a header that is no JSON or too long, offsets that overlap, leave the data or do not fit dtype and shape.
+class SafetensorsFile {
+ public:
+  explicit SafetensorsFile(const fs::path& path);
+  ~SafetensorsFile();
+  SafetensorsFile(SafetensorsFile&&) noexcept;
+  SafetensorsFile& operator=(SafetensorsFile&&) noexcept;
+
+  const std::vector<TensorView>& tensors() const;  // in file order
+  const TensorView& find(const std::string& name) const;  // Error{refused} naming file and tensor
+  bool contains(const std::string& name) const;
+  const std::map<std::string, std::string>& metadata() const;
+  const fs::path& path() const;
+
+ private:
+  struct State;
+  std::unique_ptr<State> state_;
+};
+
+// Writes aside, fsyncs, renames. Tensor order is kept; every tensor begins at a multiple of its element size (largest elements first
+// is the caller's business; the header is padded to 8 bytes).
+void write_safetensors(const fs::path& path, const std::vector<TensorView>& tensors,
+                       const std::map<std::string, std::string>& metadata = {});
+
+}  // namespace vime::tensor
