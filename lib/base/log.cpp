@@ -20,8 +20,8 @@ class LineSink final : public spdlog::sinks::base_sink<std::mutex> {
   void sink_it_(const spdlog::details::log_msg& message) override {
     spdlog::memory_buf_t buffer;
     formatter_->format(message, buffer);
-    if (auto* sink = line_sink.load()) {
-      sink(std::string(buffer.data(), buffer.size()));
+    if (auto* take_line = line_sink.load()) {
+      take_line(std::string(buffer.data(), buffer.size()));
     } else {
       std::fwrite(buffer.data(), 1, buffer.size(), stderr);
     }
