@@ -1,4 +1,5 @@
-// safetensors files: 8 bytes little-endian header length, JSON header {name: {dtype, shape, data_offsets}, "__metadata__": {..}}, data.
+// safetensors files: 8 bytes little-endian header length, JSON header {name: {dtype, shape, data_offsets},
+// "__metadata__": {..}}, data.
 #pragma once
 
 #include <map>
@@ -11,8 +12,10 @@
 
 namespace vime::tensor {
 
-// Maps a file read-only; views stay valid while this lives. Refuses (Error{refused}, file and reason named) a truncated file,
-// a header that is no JSON or too long, offsets that overlap, leave the data or do not fit dtype and shape.
+// Maps a file read-only; views stay valid while this lives. Refuses (Error{refused}, file and reason named) a truncated
+// file, a header that is no JSON or too long, a name that occurs twice, offsets that overlap, leave the data or do not
+// fit dtype and shape, and bytes after the last tensor. Files of other writers may hold views that are not aligned to
+// their element size.
 class SafetensorsFile {
  public:
   explicit SafetensorsFile(const fs::path& path);
@@ -20,7 +23,7 @@ class SafetensorsFile {
   SafetensorsFile(SafetensorsFile&&) noexcept;
   SafetensorsFile& operator=(SafetensorsFile&&) noexcept;
 
-  const std::vector<TensorView>& tensors() const;  // in file order
+  const std::vector<TensorView>& tensors() const;         // in the header's order
   const TensorView& find(const std::string& name) const;  // Error{refused} naming file and tensor
   bool contains(const std::string& name) const;
   const std::map<std::string, std::string>& metadata() const;
@@ -31,8 +34,9 @@ class SafetensorsFile {
   std::unique_ptr<State> state_;
 };
 
-// Writes aside, fsyncs, renames. Tensor order is kept; every tensor begins at a multiple of its element size (largest elements first
-// is the caller's business; the header is padded to 8 bytes).
+// Writes aside, fsyncs, renames; Error{exhausted} when the disk is full. The header keeps the order given. The data has
+// the largest elements first, so that every tensor begins at a multiple of its element size without gaps; the header is
+// padded to 8 bytes.
 void write_safetensors(const fs::path& path, const std::vector<TensorView>& tensors,
                        const std::map<std::string, std::string>& metadata = {});
 

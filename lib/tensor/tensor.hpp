@@ -20,7 +20,7 @@ DType parse_dtype_name(const std::string& name);
 DType parse_safetensors_name(const std::string& name);
 
 using Shape = std::vector<int64_t>;
-int64_t element_count(const Shape& shape);  // 1 for a scalar; throws Error{refused} on a negative size or overflow
+int64_t element_count(const Shape& shape);   // 1 for a scalar; throws Error{refused} on a negative size or overflow
 std::string shape_text(const Shape& shape);  // "[3, 37, 160]"
 
 struct TensorInfo {
