@@ -1,4 +1,7 @@
-// Where everything runs: pure functions from an inventory of nodes to devices, trainer ranks, engines and slots. Nothing is started.
+// Where everything runs: pure functions from an inventory of nodes to devices, trainer ranks, engines and slots.
+// Nothing is started. Devices are numbered through all nodes in order. Trainer rank r owns device r. Engines lie one
+// behind the other: from device 0 when they share the trainer's devices (colocated), from the first device behind the
+// trainer's otherwise. Safe from any thread; nothing blocks.
 #pragma once
 
 #include <cstdint>
@@ -26,10 +29,10 @@ struct TrainerRank {
 
 struct Engine {
   int id = 0;
-  int start = 0;             // first device (global)
-  int count = 0;             // devices, one worker each
-  bool colocated = false;    // wholly inside the trainer's devices, and so is every engine before it
-  std::vector<int> nodes;    // nodes it touches; more than one only when asked for
+  int start = 0;           // first device (global)
+  int count = 0;           // devices, one worker each
+  bool colocated = false;  // wholly inside the trainer's devices, and so is every engine before it
+  std::vector<int> nodes;  // nodes it touches; more than one only when asked for
 };
 
 // The peers of a colocated engine: trainer ranks [start, start + count); the leader is the rank with rank == start.
@@ -59,16 +62,33 @@ struct Plan {
   std::vector<TrainerRank> ranks;
   std::vector<Engine> engines;
   std::vector<Slot> slots;            // of the colocated engines, in engine order
-  std::vector<int> overflow_engines;  // ids; they get weights over the network from rank 0
+  std::vector<int> overflow_engines;  // ids of all others; they get weights over the network from rank 0
 };
 
-// Every reason why the request cannot be placed, each one sentence with needed and available numbers; empty when it can.
-std::vector<std::string> refusals(const Request& request);
+// More devices than this are refused: a slip of the keyboard should not fill the memory.
+inline constexpr int64_t kMaxDevices = 100000;
 
-// Throws Error{refused} with the refusals joined by newlines.
+// Why a request cannot be placed.
+struct Refusal {
+  std::string key;       // the field of Request to change
+  std::string sentence;  // with the needed and the available numbers
+};
+
+// Every reason, in the order of Request's fields; empty when the request can be placed.
+std::vector<Refusal> refusals(const Request& request);
+
+// Throws Error{refused} with the sentences joined by newlines.
 Plan make_plan(const Request& request);
 
-// Engines [start, count] against `trainer_ranks` devices: the colocated ones are a prefix, the first that sticks out and all after it overflow.
+// Trainer ranks in Megatron's default order: tp changes fastest, then cp, dp and pp. DP = ranks / (TP * PP * CP), which
+// must divide.
+std::vector<TrainerRank> make_ranks(int count, int tp, int pp, int cp);
+
+// Sets `colocated` by the prefix rule: engines that lie wholly in the trainer's devices [0, trainer_ranks) are
+// colocated up to the first that sticks out; that one and all after it are overflow, wherever they lie.
+void mark_colocated(std::vector<Engine>& engines, int trainer_ranks);
+
+// One slot for each engine marked as colocated, in engine order.
 std::vector<Slot> make_slots(const std::vector<Engine>& engines);
 
 // UUID of a virtual CPU device: a pure function of run id, node and index, in the 8-4-4-4-12 form.
