@@ -1,0 +1,74 @@
+// The engines of a run: sends them prompts, spreads the load, and steers them through pauses. One thread; waits go through the
+// supervisor, so that a death ends them within a moment.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "fleet/supervisor.hpp"
+#include "http/client.hpp"
+#include "weights/engine_client.hpp"
+
+namespace vime::fleet {
+
+struct SamplingParams {
+  double temperature = 1.0;
+  double top_p = 1.0;
+  int64_t top_k = -1;
+  int64_t max_tokens = 16;
+  std::vector<int64_t> stop_token_ids;
+};
+
+struct GenerateJob {
+  std::string name;  // "sample 12", for errors
+  std::vector<int64_t> prompt;
+  SamplingParams sampling;
+  int64_t seed = 0;
+};
+
+struct Generation {
+  std::vector<int64_t> tokens;
+  std::vector<double> logprobs;  // [tokens]
+  std::string finish_reason;     // "stop", "length", "abort"
+  int64_t version_first = 0;     // weight version when it began and when it ended
+  int64_t version_last = 0;
+  std::string engine;
+};
+
+struct FleetOptions {
+  std::chrono::milliseconds transfer_timeout;
+  std::chrono::milliseconds request_timeout;
+  std::string served_model;  // "model" of the requests
+};
+
+class Fleet {
+ public:
+  Fleet(http::Client& client, Supervisor& supervisor, std::vector<weights::EngineAddress> engines, FleetOptions options);
+
+  int size() const { return static_cast<int>(engines_.size()); }
+  weights::EngineClient& engine(int id) { return *engines_.at(static_cast<size_t>(id)); }
+
+  // Generates for all jobs; results stand in the jobs' order. The jobs go to the engines in turn.
+  // `finished` hears each result as it arrives (index into jobs), on the calling thread. A failed request is Error{process_failed}.
+  std::vector<Generation> generate(const std::vector<GenerateJob>& jobs,
+                                   const std::function<void(size_t job, const Generation&)>& finished);
+
+  void pause_all();
+  void resume_all();
+  std::vector<weights::EngineVersion> versions();
+
+ private:
+  http::Client& client_;
+  Supervisor& supervisor_;
+  std::vector<std::unique_ptr<weights::EngineClient>> engines_;
+  FleetOptions options_;
+};
+
+// The body of POST /v1/completions for a job, and what its reply says. Sampling fields are all sent: an engine's own defaults never apply.
+Json completion_body(const GenerateJob& job, const std::string& model);
+Generation parse_completion(const std::string& body, const std::string& what);
+
+}  // namespace vime::fleet

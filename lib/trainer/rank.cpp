@@ -1,0 +1,198 @@
+#include "trainer/rank.hpp"
+
+#include <algorithm>
+#include <utility>
+
+#include "algo/reduce.hpp"
+#include "base/deadline.hpp"
+#include "base/error.hpp"
+#include "base/log.hpp"
+#include "base/strings.hpp"
+#include "rollout/train_batch.hpp"
+#include "weights/checksum.hpp"
+
+namespace vime::trainer {
+namespace {
+
+constexpr auto kDType = tensor::DType::f32;
+
+std::vector<weights::PlacedTensor> placed_tensors(const arch::ArenaLayout& layout) {
+  std::vector<weights::PlacedTensor> tensors;
+  for (const arch::ArenaEntry& entry : layout.entries) tensors.push_back({entry.parameter.full, entry.offset});
+  return tensors;
+}
+
+}  // namespace
+
+// The ranks of one slot over gloo: never the trainer's tensor-parallel group, whose members may be others.
+class TrainerRank::GlooSlotGroup final : public weights::SlotGroup {
+ public:
+  GlooSlotGroup(placement::Slot slot, std::unique_ptr<model::GlooGroup> group) : slot_(slot), group_(std::move(group)) {}
+  const placement::Slot& slot() const { return slot_; }
+  std::vector<std::string> gather(const std::string& mine) override {
+    std::vector<std::string> texts = group_->all_gather_strings(mine);
+    return group_->rank() == 0 ? texts : std::vector<std::string>{};
+  }
+
+ private:
+  placement::Slot slot_;
+  std::unique_ptr<model::GlooGroup> group_;
+};
+
+TrainerRank::TrainerRank(RankOptions options) : options_(std::move(options)) {
+  const arch::ArenaLayout layout = arch::arena_layout(options_.config, kDType, 0, 1);
+  arena_ = std::make_unique<weights::SharedArena>(layout.total_bytes);
+  decoder_ = std::make_unique<model::Decoder>(options_.config, kDType, model::single_rank(), arena_->data());
+  if (options_.model_dir.empty()) {
+    model::init_weights(*decoder_, options_.seed);
+  } else {
+    model::load_weights(*decoder_, options_.model_dir);
+  }
+  decoder_->require_grad(true);
+  optimizer_ = std::make_unique<Optimizer>(*decoder_, options_.optimizer);
+  if (options_.rank == 0) store_ = model::GlooStore::serve(options_.host, options_.transfer_timeout);
+  log::info("trainer", "rank " + std::to_string(options_.rank) + ": " + options_.config.architecture + ", " +
+                           format_bytes(layout.total_bytes) + " of weights");
+}
+
+TrainerRank::~TrainerRank() = default;
+
+uint16_t TrainerRank::store_port() const { return store_ ? store_->port() : 0; }
+
+void TrainerRank::setup(const std::string& store_host, uint16_t store_port) {
+  const int size = static_cast<int>(options_.plan.ranks.size());
+  if (!store_) store_ = model::GlooStore::connect(store_host, store_port, options_.transfer_timeout);
+  world_ = std::make_unique<model::GlooGroup>(*store_, options_.run_id + "/world", options_.rank, size,
+                                              options_.transfer_timeout);
+  for (const placement::Slot& slot : options_.plan.slots) {
+    if (!slot.contains(options_.rank)) continue;
+    auto group = std::make_unique<model::GlooGroup>(*store_, options_.run_id + "/slot-" + std::to_string(slot.engine),
+                                                    options_.rank - slot.start, slot.count, options_.transfer_timeout);
+    slot_groups_[slot.engine] = std::make_unique<GlooSlotGroup>(slot, std::move(group));
+  }
+  log::info("trainer", "rank " + std::to_string(options_.rank) + ": joined a world of " + std::to_string(size) + " and " +
+                           std::to_string(slot_groups_.size()) + " slot groups");
+}
+
+std::vector<StepFigures> TrainerRank::train(const std::string& batch_path) {
+  const rollout::TrainBatch batch = rollout::read_train_batch(batch_path, options_.run_id);
+  const BatchView view(batch);
+  rollout::ScheduleOptions schedule_options;
+  schedule_options.dp_size = options_.plan.layout.dp;
+  schedule_options.max_tokens = options_.max_tokens_per_gpu;
+  schedule_options.steps = batch.samples() / options_.global_batch_size;
+  const std::vector<rollout::StepSchedule> steps = rollout::schedule_micro_batches(batch.lengths, schedule_options);
+  const auto dp_rank = static_cast<size_t>(options_.plan.ranks[static_cast<size_t>(options_.rank)].dp_rank);
+
+  // All old log-probs come from the weights that generated the samples, so they are computed before the first step, in the same
+  // micro-batches as the training passes: then the first step's ratio is exactly 1 unless something is wrong.
+  std::vector<double> old_logprobs(static_cast<size_t>(view.response_offsets.back()), 0.0);
+  for (const rollout::StepSchedule& step : steps) {
+    for (const rollout::MicroBatch& micro_batch : step.ranks[dp_rank]) {
+      const std::vector<double> values = response_logprobs(*decoder_, view, micro_batch, options_.policy.temperature);
+      auto from = values.begin();
+      for (const int64_t sample : micro_batch) {
+        const int64_t begin = view.response_offsets[static_cast<size_t>(sample)];
+        const int64_t count = batch.response_lengths[static_cast<size_t>(sample)];
+        std::copy_n(from, count, old_logprobs.begin() + begin);
+        from += count;
+      }
+    }
+  }
+  std::vector<StepFigures> figures;
+  for (const rollout::StepSchedule& step : steps) {
+    std::vector<rollout::MicroBatch> all;
+    for (const auto& rank : step.ranks) all.insert(all.end(), rank.begin(), rank.end());
+    figures.push_back(train_step(view, step.ranks[dp_rank], all, old_logprobs));
+  }
+  return figures;
+}
+
+StepFigures TrainerRank::train_step(const BatchView& view, const std::vector<rollout::MicroBatch>& mine,
+                                    const std::vector<rollout::MicroBatch>& all, const std::vector<double>& old_logprobs) {
+  std::vector<uint8_t> mask;
+  std::vector<int64_t> lengths;
+  for (const rollout::MicroBatch& micro_batch : all) {
+    for (const int64_t sample : micro_batch) {
+      const auto at = static_cast<size_t>(sample);
+      mask.insert(mask.end(), view.batch.loss_mask.begin() + view.response_offsets[at],
+                  view.batch.loss_mask.begin() + view.response_offsets[at + 1]);
+      lengths.push_back(view.batch.response_lengths[at]);
+    }
+  }
+  const double denominator = algo::loss_denominator(options_.policy.loss.reducer, mask, lengths);
+
+  StepFigures figures;
+  std::vector<algo::LossTerms> terms;
+  optimizer_->zero_gradient();
+  for (const rollout::MicroBatch& micro_batch : mine) {
+    if (micro_batch.empty()) continue;
+    const MicroBatchResult result = backward(*decoder_, view, micro_batch, old_logprobs, denominator, options_.policy);
+    terms.push_back(result.terms);
+    figures.entropy += result.entropy;
+    figures.logprob += result.logprob;
+    ++figures.micro_batches;
+    for (const int64_t sample : micro_batch) figures.tokens += view.batch.lengths[static_cast<size_t>(sample)];
+  }
+  figures.terms = algo::sum_terms(terms);
+  world_->all_reduce_sum(optimizer_->flat_gradient());
+  const Optimizer::Result result = optimizer_->step();
+  figures.grad_norm = result.grad_norm;
+  figures.applied = result.applied;
+  figures.lr = optimizer_->lr();
+  return figures;
+}
+
+PushFigures TrainerRank::push(int64_t version, const std::vector<PushTarget>& targets) {
+  std::vector<std::unique_ptr<weights::EngineClient>> engines;
+  for (const PushTarget& target : targets) {
+    engines.push_back(std::make_unique<weights::EngineClient>(client_, target.address, options_.transfer_timeout));
+  }
+  // Nothing is gathered or converted: every rank's arena holds whole tensors in checkpoint form, and engines read from it.
+  PushFigures figures;
+  const std::vector<weights::PlacedTensor> tensors = placed_tensors(decoder_->layout());
+  for (const auto& [engine, group] : slot_groups_) {
+    weights::SlotPush push;
+    push.slot = group->slot();
+    push.rank = options_.rank;
+    push.uuid = options_.plan.devices[static_cast<size_t>(options_.plan.ranks[static_cast<size_t>(options_.rank)].device)].uuid;
+    push.group = group.get();
+    push.arena = arena_.get();
+    push.tensors = tensors;
+    push.buffer_bytes = options_.buffer_bytes;
+    push.version = version;
+    push.engine = engines[static_cast<size_t>(engine)].get();
+    push.init_needed = targets[static_cast<size_t>(engine)].init_needed;
+    if (const std::optional<weights::EngineResult> result = weights::push_slot(push)) figures.results.push_back(*result);
+  }
+  if (options_.rank == 0 && !options_.plan.overflow_engines.empty()) {
+    if (!network_push_) {
+      network_push_ = std::make_unique<weights::NetworkPush>(options_.host, options_.token, options_.transfer_timeout);
+    }
+    std::vector<weights::NetworkTarget> network_targets;
+    for (const int id : options_.plan.overflow_engines) {
+      const auto at = static_cast<size_t>(id);
+      network_targets.push_back({engines[at].get(), options_.plan.engines[at].count, targets[at].init_needed});
+    }
+    std::vector<weights::SourceTensor> sources;
+    for (const weights::PlacedTensor& tensor : tensors) sources.push_back({tensor.info, arena_->data() + tensor.offset});
+    for (const weights::EngineResult& result :
+         network_push_->push(network_targets, sources, options_.buffer_bytes, version)) {
+      figures.results.push_back(result);
+    }
+    figures.extra_bytes = network_push_->staging_bytes();
+  }
+  return figures;
+}
+
+std::map<std::string, uint64_t> TrainerRank::checksums() const {
+  std::map<std::string, uint64_t> sums;
+  for (const arch::ArenaEntry& entry : decoder_->layout().entries) {
+    sums[entry.parameter.full.name] = weights::full_checksum({entry.parameter.full, arena_->data() + entry.offset});
+  }
+  return sums;
+}
+
+void TrainerRank::save(const std::string& dir) const { model::save_weights(*decoder_, dir); }
+
+}  // namespace vime::trainer

@@ -1,0 +1,101 @@
+// One trainer rank: its weights (in memory that colocated engine workers can read), optimizer and process groups, and the
+// operations that the driver commands in lock step. One thread; every operation is collective over all ranks unless it says otherwise.
+#pragma once
+
+#include <chrono>
+#include <map>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "algo/policy_loss.hpp"
+#include "arch/model_config.hpp"
+#include "http/client.hpp"
+#include "model/decoder.hpp"
+#include "model/gloo.hpp"
+#include "placement/placement.hpp"
+#include "trainer/optimizer.hpp"
+#include "trainer/policy_step.hpp"
+#include "weights/network_push.hpp"
+#include "weights/session.hpp"
+#include "weights/shared_arena.hpp"
+#include "weights/slot_push.hpp"
+
+namespace vime::trainer {
+
+struct RankOptions {
+  std::string run_id;
+  std::string token;
+  int rank = 0;
+  placement::Plan plan;
+  arch::ModelConfig config;
+  std::string model_dir;   // weights are read from here; empty: random weights from `seed`
+  uint64_t seed = 0;
+  OptimizerOptions optimizer;
+  PolicyOptions policy;
+  int64_t max_tokens_per_gpu = 4096;
+  int64_t global_batch_size = 0;
+  uint64_t buffer_bytes = 0;
+  std::chrono::milliseconds transfer_timeout{0};
+  std::string host = "127.0.0.1";  // of the network source of pushes
+};
+
+// This rank's share of one optimizer step's figures; the driver adds the ranks' shares up in rank order.
+struct StepFigures {
+  algo::LossTerms terms;
+  double entropy = 0.0;
+  double logprob = 0.0;  // weighted mean of the recomputed old log-probs
+  double grad_norm = 0.0;  // the same on every rank
+  bool applied = false;
+  double lr = 0.0;
+  int64_t tokens = 0;
+  int64_t micro_batches = 0;
+};
+
+struct PushTarget {
+  weights::EngineAddress address;
+  bool init_needed = false;
+};
+
+struct PushFigures {
+  std::vector<weights::EngineResult> results;  // of the engines that this rank led
+  double prepare_s = 0.0;                      // work for the push outside of any engine's pause
+  uint64_t extra_bytes = 0;                    // memory that the push took
+};
+
+class TrainerRank {
+ public:
+  explicit TrainerRank(RankOptions options);
+  ~TrainerRank();
+
+  // Joins the process groups: the world, then every slot's group in slot order, on every rank alike. Store of rank 0's.
+  void setup(const std::string& store_host, uint16_t store_port);
+  uint16_t store_port() const;  // rank 0 only
+
+  std::vector<StepFigures> train(const std::string& batch_path);
+  // targets: every engine, by id. A failed engine is in the results, not an exception.
+  PushFigures push(int64_t version, const std::vector<PushTarget>& targets);
+  // Content checksum of every parameter. Not collective.
+  std::map<std::string, uint64_t> checksums() const;
+  // Writes the model as a Hugging Face directory. Rank 0 alone.
+  void save(const std::string& dir) const;
+
+ private:
+  class GlooSlotGroup;
+
+  StepFigures train_step(const BatchView& view, const std::vector<rollout::MicroBatch>& mine,
+                         const std::vector<rollout::MicroBatch>& all, const std::vector<double>& old_logprobs);
+
+  RankOptions options_;
+  std::unique_ptr<weights::SharedArena> arena_;
+  std::unique_ptr<model::Decoder> decoder_;
+  std::unique_ptr<Optimizer> optimizer_;
+  std::unique_ptr<model::GlooStore> store_;
+  std::unique_ptr<model::GlooGroup> world_;
+  std::map<int, std::unique_ptr<GlooSlotGroup>> slot_groups_;  // of the slots that hold this rank, by engine
+  http::Client client_;
+  std::unique_ptr<weights::NetworkPush> network_push_;
+};
+
+}  // namespace vime::trainer

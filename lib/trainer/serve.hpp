@@ -1,0 +1,29 @@
+// A trainer rank's process: HTTP control routes on loopback, guarded by the run token, and one thread that computes. Commands run one
+// after another in the order of their arrival; each is answered when it has been done.
+//   GET  /health                       200 once the weights are there
+//   POST /setup  {"store_host", "store_port"}                        {}
+//   POST /train  {"batch": path}                                     {"steps": [figures]}
+//   POST /push   {"version", "engines": [{"id","url","token","init"}], "checksums": bool}
+//                                      {"results": [{"engine","error"}], "prepare_s", "extra_bytes", "checksums": {name: hex}}
+//   POST /save   {"dir"}                                             {}
+#pragma once
+
+#include <string>
+
+#include "base/json.hpp"
+
+namespace vime::trainer {
+
+struct TrainerOptions {
+  std::string run_dir;  // spec.yaml in it says what to train
+  std::string run_id;
+  std::string token;  // from the environment (VIME_RUN_TOKEN)
+  int rank = 0;
+};
+
+TrainerOptions trainer_options(const Json& json);
+
+// Serves until SIGTERM. Returns the exit status.
+int serve_trainer(const TrainerOptions& options);
+
+}  // namespace vime::trainer

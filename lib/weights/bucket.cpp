@@ -1,0 +1,89 @@
+#include "weights/bucket.hpp"
+
+#include <algorithm>
+#include <utility>
+
+#include "base/error.hpp"
+
+namespace vime::weights {
+namespace {
+
+uint64_t aligned(uint64_t offset, uint64_t alignment) { return (offset + alignment - 1) / alignment * alignment; }
+
+}  // namespace
+
+std::vector<Bucket> pack_buckets(const std::vector<tensor::TensorInfo>& tensors, uint64_t buffer_bytes) {
+  std::vector<Bucket> buckets;
+  Bucket open;
+  for (const tensor::TensorInfo& info : tensors) {
+    uint64_t offset = aligned(open.bytes, tensor::element_bytes(info.dtype));
+    if (!open.entries.empty() && offset + info.bytes() > buffer_bytes) {
+      buckets.push_back(std::exchange(open, {}));
+      offset = 0;
+    }
+    open.entries.push_back({info, offset});
+    open.bytes = offset + info.bytes();
+  }
+  if (!open.entries.empty()) buckets.push_back(std::move(open));
+  return buckets;
+}
+
+std::vector<Bucket> arena_buckets(const std::vector<PlacedTensor>& tensors, uint64_t buffer_bytes) {
+  std::vector<Bucket> buckets;
+  Bucket open;
+  for (const PlacedTensor& tensor : tensors) {
+    if (!open.entries.empty() && open.bytes + tensor.info.bytes() > buffer_bytes) {
+      buckets.push_back(std::exchange(open, {}));
+    }
+    open.entries.push_back({tensor.info, tensor.offset});
+    open.bytes += tensor.info.bytes();
+  }
+  if (!open.entries.empty()) buckets.push_back(std::move(open));
+  return buckets;
+}
+
+Json manifest_json(const Bucket& bucket) {
+  Json names = Json::array(), dtypes = Json::array(), shapes = Json::array(), offsets = Json::array();
+  for (const BucketEntry& entry : bucket.entries) {
+    names.push_back(entry.info.name);
+    dtypes.push_back(tensor::dtype_name(entry.info.dtype));
+    shapes.push_back(entry.info.shape);
+    offsets.push_back(entry.offset);
+  }
+  return {{"names", names}, {"dtype_names", dtypes}, {"shapes", shapes}, {"tensor_offsets", offsets}};
+}
+
+Bucket parse_manifest(const Json& update_info) {
+  const std::string what = "update_info";
+  const std::vector<const char*> keys = {"names", "dtype_names", "shapes", "tensor_offsets"};
+  for (const char* key : keys) {
+    if (!json_member(update_info, key, what).is_array()) {
+      throw Error(ErrorKind::refused, what + ": \"" + key + "\" must be a list");
+    }
+    if (update_info.at(key).size() != update_info.at("names").size()) {
+      throw Error(ErrorKind::refused, what + ": " + std::to_string(update_info.at("names").size()) + " names but " +
+                                          std::to_string(update_info.at(key).size()) + " " + key);
+    }
+  }
+  Bucket bucket;
+  for (size_t i = 0; i < update_info.at("names").size(); ++i) {
+    BucketEntry entry;
+    try {
+      entry.info.name = update_info.at("names")[i].get<std::string>();
+      entry.info.dtype = tensor::parse_dtype_name(update_info.at("dtype_names")[i].get<std::string>());
+      entry.info.shape = update_info.at("shapes")[i].get<tensor::Shape>();
+      entry.offset = update_info.at("tensor_offsets")[i].get<uint64_t>();
+    } catch (const Json::exception& error) {
+      throw Error(ErrorKind::refused, what + ": entry " + std::to_string(i) + ": " + error.what());
+    }
+    if (entry.offset % tensor::element_bytes(entry.info.dtype) != 0) {
+      throw Error(ErrorKind::refused, what + ": " + entry.info.name + " begins at byte " + std::to_string(entry.offset) +
+                                          ", which is no multiple of its element size");
+    }
+    bucket.bytes = std::max(bucket.bytes, entry.offset + entry.info.bytes());
+    bucket.entries.push_back(std::move(entry));
+  }
+  return bucket;
+}
+
+}  // namespace vime::weights

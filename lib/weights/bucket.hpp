@@ -1,0 +1,39 @@
+// How a push is cut into requests: buckets of whole tensors, closed before they would exceed the buffer size.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "base/json.hpp"
+#include "tensor/tensor.hpp"
+
+namespace vime::weights {
+
+struct BucketEntry {
+  tensor::TensorInfo info;
+  uint64_t offset = 0;  // bytes from the handle's start (or the message's)
+};
+
+struct Bucket {
+  std::vector<BucketEntry> entries;
+  uint64_t bytes = 0;
+};
+
+// Packs tensors in their order. A bucket is closed before it would exceed buffer_bytes; a larger tensor is its own bucket. Every offset is
+// a multiple of its tensor's element size. No tensors: no buckets.
+std::vector<Bucket> pack_buckets(const std::vector<tensor::TensorInfo>& tensors, uint64_t buffer_bytes);
+
+// A tensor that lies somewhere in an arena already.
+struct PlacedTensor {
+  tensor::TensorInfo info;
+  uint64_t offset = 0;  // bytes from the arena's start
+};
+// The same cut for tensors that stay where they are; entries keep their arena offsets and `bytes` counts payload only.
+std::vector<Bucket> arena_buckets(const std::vector<PlacedTensor>& tensors, uint64_t buffer_bytes);
+
+// {"names", "dtype_names", "shapes", "tensor_offsets"}: vLLM's lists, and where each tensor begins.
+Json manifest_json(const Bucket& bucket);
+// Throws Error{refused} when the lists are absent, of unequal length, or hold an unknown dtype, a negative size or a misaligned offset.
+Bucket parse_manifest(const Json& update_info);
+
+}  // namespace vime::weights

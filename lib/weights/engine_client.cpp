@@ -1,0 +1,109 @@
+#include "weights/engine_client.hpp"
+
+#include <charconv>
+#include <utility>
+
+namespace vime::weights {
+
+EngineClient::EngineClient(http::Client& client, EngineAddress address, std::chrono::milliseconds timeout,
+                           std::chrono::milliseconds control_timeout)
+    : client_(client), address_(std::move(address)), timeout_(timeout), control_timeout_(control_timeout) {}
+
+http::Request EngineClient::request(const std::string& method, const std::string& path, const Json& body,
+                                    std::chrono::milliseconds timeout) const {
+  http::Request request;
+  request.method = method;
+  request.url = address_.url + path;
+  request.what = address_.name() + ": " + path.substr(0, path.find('?'));
+  request.timeout = timeout;
+  if (!body.is_null()) request.body = body.dump();
+  if (!address_.token.empty()) request.headers.emplace_back("x-vime-token", address_.token);
+  return request;
+}
+
+http::Reply EngineClient::post(const std::string& path, const Json& body, std::chrono::milliseconds timeout) {
+  return client_.call(request("POST", path, body, timeout));
+}
+
+void EngineClient::pause(const std::string& mode, bool clear_cache) {
+  post("/pause?mode=" + mode + "&clear_cache=" + (clear_cache ? "true" : "false"), Json::object(), control_timeout_);
+}
+
+void EngineClient::resume() { post("/resume", Json::object(), control_timeout_); }
+
+bool EngineClient::is_paused() {
+  const http::Reply reply = client_.call(request("GET", "/is_paused", nullptr, control_timeout_));
+  return json_bool(parse_json(reply.body, address_.name() + ": /is_paused"), "is_paused", address_.name());
+}
+
+void EngineClient::sleep(int level) { post("/sleep?level=" + std::to_string(level), Json::object(), control_timeout_); }
+
+void EngineClient::wake_up(const std::vector<std::string>& tags) {
+  std::string path = "/wake_up";
+  for (size_t i = 0; i < tags.size(); ++i) path += (i == 0 ? "?tags=" : "&tags=") + tags[i];
+  post(path, Json::object(), control_timeout_);
+}
+
+void EngineClient::abort_all() { post("/abort_requests", Json::object(), control_timeout_); }
+
+void EngineClient::init_weight_transfer(const Json& init_info) { check(send_init_weight_transfer(init_info).get()); }
+
+void EngineClient::start_weight_update() { post("/start_weight_update", Json::object(), timeout_); }
+
+void EngineClient::update_weights(const Json& update_info) { check(send_update_weights(update_info).get()); }
+
+void EngineClient::finish_weight_update(int64_t version) {
+  post("/finish_weight_update", {{"weight_version", std::to_string(version)}}, timeout_);
+}
+
+std::future<http::Outcome> EngineClient::send_init_weight_transfer(const Json& init_info) {
+  return client_.send(request("POST", "/init_weight_transfer_engine", {{"init_info", init_info}}, timeout_));
+}
+
+std::future<http::Outcome> EngineClient::send_update_weights(const Json& update_info) {
+  return client_.send(request("POST", "/update_weights", {{"update_info", update_info}}, timeout_));
+}
+
+void EngineClient::check(const http::Outcome& outcome) const {
+  if (!outcome.answered) throw Error(ErrorKind::process_failed, outcome.error);
+  if (outcome.reply.status / 100 != 2) {
+    throw Error(ErrorKind::process_failed, address_.name() + ": " + http::status_text(outcome.reply));
+  }
+}
+
+EngineVersion EngineClient::weight_version() {
+  EngineVersion version{address_.name(), false, ""};
+  try {
+    const http::Reply reply = client_.call(request("GET", "/weight_info", nullptr, control_timeout_));
+    version.text = json_string(parse_json(reply.body, address_.name() + ": /weight_info"), "weight_version", "/weight_info");
+    version.readable = true;
+  } catch (const Error& error) {
+    version.text = error.what();
+  }
+  return version;
+}
+
+std::map<std::string, uint64_t> EngineClient::checksums() {
+  const std::string what = address_.name() + ": /weight_checker";
+  const http::Reply reply = post("/weight_checker", {{"action", "checksum"}}, timeout_);
+  const Json body = parse_json(reply.body, what);
+  std::map<std::string, uint64_t> sums;
+  for (const auto& [name, digits] : json_member(body, "checksums", what).items()) {
+    const auto text = digits.get<std::string>();
+    uint64_t sum = 0;
+    const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), sum, 16);
+    if (error != std::errc() || end != text.data() + text.size()) {
+      throw Error(ErrorKind::process_failed, what + ": checksum of " + name + " is no hexadecimal number: " + text);
+    }
+    sums[name] = sum;
+  }
+  return sums;
+}
+
+int EngineClient::world_size() {
+  const http::Reply reply = client_.call(request("GET", "/get_world_size", nullptr, control_timeout_));
+  const std::string what = address_.name() + ": /get_world_size";
+  return static_cast<int>(json_int(parse_json(reply.body, what), "world_size", what));
+}
+
+}  // namespace vime::weights

@@ -1,0 +1,64 @@
+// The control routes of one engine, as bodies of vLLM's third wire generation (facts of the protocol: GET /version says which an
+// engine speaks). Every call blocks for at most its deadline and throws Error{process_failed} naming the engine and the route.
+#pragma once
+
+#include <chrono>
+#include <future>
+#include <string>
+
+#include "base/json.hpp"
+#include "http/client.hpp"
+#include "weights/version.hpp"
+
+namespace vime::weights {
+
+struct EngineAddress {
+  int id = 0;
+  std::string url;    // http://127.0.0.1:4711
+  std::string token;  // sent as x-vime-token; "" for servers that want none
+  std::string name() const { return "engine " + std::to_string(id); }
+};
+
+class EngineClient {
+ public:
+  // `client` outlives this. timeout: of the transfer calls; control_timeout: of all others.
+  EngineClient(http::Client& client, EngineAddress address, std::chrono::milliseconds timeout,
+               std::chrono::milliseconds control_timeout = std::chrono::seconds(60));
+
+  const EngineAddress& address() const { return address_; }
+
+  void pause(const std::string& mode, bool clear_cache);
+  void resume();
+  bool is_paused();
+  void sleep(int level);
+  void wake_up(const std::vector<std::string>& tags);
+  void abort_all();
+
+  void init_weight_transfer(const Json& init_info);
+  void start_weight_update();
+  void update_weights(const Json& update_info);
+  void finish_weight_update(int64_t version);
+  // The same, not waited for: a network transfer sends its bytes meanwhile.
+  std::future<http::Outcome> send_init_weight_transfer(const Json& init_info);
+  std::future<http::Outcome> send_update_weights(const Json& update_info);
+  // Throws what the outcome means.
+  void check(const http::Outcome& outcome) const;
+
+  EngineVersion weight_version();                   // never throws: an unreadable version is a value
+  std::map<std::string, uint64_t> checksums();      // of every parameter, over the whole engine
+  int world_size();
+
+  // A request with this engine's address and token.
+  http::Request request(const std::string& method, const std::string& path, const Json& body,
+                        std::chrono::milliseconds timeout) const;
+
+ private:
+  http::Reply post(const std::string& path, const Json& body, std::chrono::milliseconds timeout);
+
+  http::Client& client_;
+  EngineAddress address_;
+  std::chrono::milliseconds timeout_;
+  std::chrono::milliseconds control_timeout_;
+};
+
+}  // namespace vime::weights

@@ -1,0 +1,61 @@
+// One push into one engine: init (once per engine lifetime), start, updates, finish. The version is given when the session is made, so
+// no transport can forget it; finish carries it, because only finish knows that every update has arrived.
+// The first error is kept and every later call does nothing: the owner goes on with its collectives and asks at the end.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <string>
+
+#include "base/error.hpp"
+#include "weights/engine_client.hpp"
+
+namespace vime::weights {
+
+class PushSession {
+ public:
+  PushSession(EngineClient& engine, int64_t version) : engine_(engine), version_(version) {}
+
+  void init(const Json& init_info) {
+    attempt([&] { engine_.init_weight_transfer(init_info); });
+  }
+  void start() {
+    attempt([&] { engine_.start_weight_update(); });
+  }
+  void update(const Json& update_info) {
+    attempt([&] { engine_.update_weights(update_info); });
+  }
+  // Not sent after any failure: an engine that misses a bucket must not take the version.
+  void finish() {
+    attempt([&] { engine_.finish_weight_update(version_); });
+  }
+  void attempt(const std::function<void()>& step) {
+    if (failed()) return;
+    try {
+      step();
+    } catch (const Error& error) {
+      error_ = error.what();
+    }
+  }
+  void fail(const std::string& reason) {
+    if (!failed()) error_ = reason;
+  }
+
+  bool failed() const { return !error_.empty(); }
+  const std::string& error() const { return error_; }
+  int64_t version() const { return version_; }
+  EngineClient& engine() { return engine_; }
+
+ private:
+  EngineClient& engine_;
+  int64_t version_;
+  std::string error_;
+};
+
+// What became of the push into one engine.
+struct EngineResult {
+  int engine = 0;
+  std::string error;  // "" = good
+};
+
+}  // namespace vime::weights

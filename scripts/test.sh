@@ -1,0 +1,15 @@
+#!/usr/bin/env bash
+# Installs what is missing, builds, and runs every test: layers, format, unit and end-to-end tests of the release build,
+# and the rooms without LibTorch under AddressSanitizer and UBSan. Arguments are handed to ctest of the release build.
+source "$(dirname "$0")/common.sh"
+
+ensure_build_packages
+ensure_packages clang-format
+scripts/check-layers
+scripts/check-format
+build release
+say "tests of build/release"
+ctest --test-dir build/release --output-on-failure -j "$(nproc)" "$@"
+build asan
+say "tests of build/asan"
+ctest --test-dir build/asan --output-on-failure -j "$(nproc)"

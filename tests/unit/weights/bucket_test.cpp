@@ -1,0 +1,108 @@
+#include "weights/bucket.hpp"
+
+#include <doctest/doctest.h>
+
+#include "base/error.hpp"
+#include "base/random.hpp"
+
+using namespace vime;
+using namespace vime::weights;
+using tensor::DType;
+using tensor::TensorInfo;
+
+TEST_CASE("a bucket is closed before it would exceed the buffer") {
+  const std::vector<TensorInfo> tensors = {{"a", DType::u8, {60}}, {"b", DType::u8, {40}}, {"c", DType::u8, {1}}};
+  const auto buckets = pack_buckets(tensors, 100);
+  REQUIRE(buckets.size() == 2);
+  CHECK(buckets[0].bytes == 100);
+  CHECK(buckets[1].entries[0].info.name == "c");
+  CHECK(pack_buckets(tensors, 99).size() == 2);
+  CHECK(pack_buckets(tensors, 99)[0].entries.size() == 1);
+}
+
+TEST_CASE("a tensor larger than the buffer is a bucket of its own") {
+  const auto buckets = pack_buckets({{"a", DType::u8, {5}}, {"big", DType::u8, {500}}, {"z", DType::u8, {5}}}, 100);
+  REQUIRE(buckets.size() == 3);
+  CHECK(buckets[1].entries.size() == 1);
+  CHECK(buckets[1].bytes == 500);
+}
+
+TEST_CASE("no tensors make no bucket, an empty tensor still arrives") {
+  CHECK(pack_buckets({}, 100).empty());
+  const auto buckets = pack_buckets({{"none", DType::f32, {0, 4}}}, 100);
+  REQUIRE(buckets.size() == 1);
+  CHECK(buckets[0].bytes == 0);
+}
+
+TEST_CASE("random lists: every name once and in order, offsets aligned, no overlap, no needless bucket") {
+  const DType dtypes[] = {DType::u8, DType::bf16, DType::f32, DType::f64};
+  for (uint64_t trial = 0; trial < 300; ++trial) {
+    std::vector<TensorInfo> tensors;
+    const auto count = static_cast<int>(mix_key(trial, 1) % 20);
+    for (int i = 0; i < count; ++i) {
+      const uint64_t key = mix_key(trial, 2, static_cast<uint64_t>(i));
+      tensors.push_back({"t" + std::to_string(i), dtypes[key % 4], {static_cast<int64_t>(mix64(key) % 7)}});
+    }
+    const uint64_t limit = 1 + mix_key(trial, 3) % 60;
+    const auto buckets = pack_buckets(tensors, limit);
+    size_t next = 0;
+    for (const Bucket& bucket : buckets) {
+      REQUIRE_FALSE(bucket.entries.empty());
+      uint64_t end = 0;
+      for (const BucketEntry& entry : bucket.entries) {
+        CHECK(entry.info == tensors.at(next++));
+        CHECK(entry.offset % tensor::element_bytes(entry.info.dtype) == 0);
+        CHECK(entry.offset >= end);
+        end = entry.offset + entry.info.bytes();
+      }
+      CHECK(bucket.bytes == end);
+      if (bucket.entries.size() > 1) CHECK(bucket.bytes <= limit);
+    }
+    CHECK(next == tensors.size());
+  }
+}
+
+TEST_CASE("tensors in an arena keep their offsets") {
+  const auto buckets =
+      arena_buckets({{{"a", DType::f32, {4}}, 0}, {{"b", DType::f32, {4}}, 64}, {{"c", DType::f32, {4}}, 128}}, 32);
+  REQUIRE(buckets.size() == 2);
+  CHECK(buckets[0].entries[1].offset == 64);
+  CHECK(buckets[1].entries[0].offset == 128);
+}
+
+TEST_CASE("a manifest reads back") {
+  const auto bucket = pack_buckets({{"a", DType::bf16, {3, 2}}, {"b", DType::f32, {}}}, 1000)[0];
+  const Bucket back = parse_manifest(manifest_json(bucket));
+  CHECK(back.bytes == bucket.bytes);
+  REQUIRE(back.entries.size() == 2);
+  CHECK(back.entries[0].info == bucket.entries[0].info);
+  CHECK(back.entries[1].offset == bucket.entries[1].offset);
+}
+
+TEST_CASE("a manifest whose lists do not fit together is refused with the reason") {
+  const Json good = manifest_json(pack_buckets({{"a", DType::f32, {2}}, {"b", DType::f32, {2}}}, 1000)[0]);
+  const auto refused = [](const Json& manifest, const std::string& reason) {
+    try {
+      parse_manifest(manifest);
+      return false;
+    } catch (const Error& error) {
+      CAPTURE(error.message());
+      return error.message().find(reason) != std::string::npos;
+    }
+  };
+  Json bad = good;
+  bad.erase("shapes");
+  CHECK(refused(bad, "\"shapes\" is missing"));
+  bad = good;
+  bad["dtype_names"].erase(0);
+  CHECK(refused(bad, "2 names but 1 dtype_names"));
+  bad = good;
+  bad["dtype_names"][0] = "float31";
+  CHECK(refused(bad, "float31"));
+  bad = good;
+  bad["tensor_offsets"][1] = 9;
+  CHECK(refused(bad, "no multiple"));
+  bad = good;
+  bad["names"][0] = 5;
+  CHECK(refused(bad, "entry 0"));
+}

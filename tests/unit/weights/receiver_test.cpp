@@ -1,0 +1,107 @@
+#include "weights/receiver.hpp"
+
+#include <doctest/doctest.h>
+
+#include <cstring>
+
+#include "base/error.hpp"
+#include "weights/bucket.hpp"
+
+using namespace vime;
+using namespace vime::weights;
+using tensor::DType;
+
+namespace {
+
+const std::chrono::milliseconds kTimeout{5000};
+const char* const kUuid = "00000000-0000-0000-0000-000000000001";
+const char* const kOther = "00000000-0000-0000-0000-000000000002";
+
+// An arena with two float tensors, and the update that names it.
+struct Update {
+  SharedArena arena{256};
+  Json info = manifest_json(arena_buckets({{{"a", DType::f32, {2}}, 0}, {{"b", DType::f32, {2}}, 64}}, 1000)[0]);
+
+  explicit Update(const char* uuid) {
+    const float values[] = {1, 2, 3, 4};
+    std::memcpy(arena.data(), values, 8);
+    std::memcpy(arena.data() + 64, values + 2, 8);
+    info["handles"] = {{uuid, {{"handle", arena.handle()}, {"offset", 0}, {"bytes", 256}}}};
+  }
+};
+
+std::vector<float> values_of(const tensor::TensorView& view) {
+  std::vector<float> values(static_cast<size_t>(tensor::element_count(view.info.shape)));
+  std::memcpy(values.data(), view.data, view.info.bytes());
+  return values;
+}
+
+}  // namespace
+
+TEST_CASE("tensors come from the own device's handle, in manifest order, foreign entries ignored") {
+  Update update(kUuid);
+  update.info["handles"][kOther] = {{"handle", "memfd:1:1:garbage"}, {"offset", 0}, {"bytes", 256}};
+  Receiver receiver(0, kUuid, kTimeout);
+  receiver.init({{"backend", "shm"}});
+  std::vector<std::pair<std::string, std::vector<float>>> got;
+  receiver.receive(update.info, [&](const tensor::TensorView& view) { got.emplace_back(view.info.name, values_of(view)); });
+  REQUIRE(got.size() == 2);
+  CHECK(got[0] == std::pair<std::string, std::vector<float>>{"a", {1, 2}});
+  CHECK(got[1] == std::pair<std::string, std::vector<float>>{"b", {3, 4}});
+}
+
+TEST_CASE("a missing handle names the worker's UUID and those that came") {
+  const Update update(kOther);
+  Receiver receiver(1, kUuid, kTimeout);
+  receiver.init({{"backend", "shm"}});
+  CHECK_THROWS_WITH_AS(receiver.receive(update.info, [](const tensor::TensorView&) {}),
+                       doctest::Contains(("not found for device UUID " + std::string(kUuid)).c_str()), Error);
+}
+
+TEST_CASE("tensors that leave the handle or the shared memory are refused") {
+  Update update(kUuid);
+  Receiver receiver(0, kUuid, kTimeout);
+  receiver.init({{"backend", "shm"}});
+  const auto refused = [&] {
+    try {
+      receiver.receive(update.info, [](const tensor::TensorView&) {});
+      return false;
+    } catch (const Error& error) {
+      return error.kind() == ErrorKind::refused;
+    }
+  };
+  CHECK_FALSE(refused());
+  update.info["handles"][kUuid]["bytes"] = 71;
+  CHECK(refused());
+  update.info["handles"][kUuid]["bytes"] = 257;
+  CHECK(refused());
+  update.info["handles"][kUuid]["bytes"] = 256;
+  update.info["handles"][kUuid]["offset"] = 4;
+  CHECK(refused());
+}
+
+TEST_CASE("an update before init and an unknown backend are refused") {
+  const Update update(kUuid);
+  Receiver receiver(0, kUuid, kTimeout);
+  CHECK_THROWS_WITH_AS(receiver.receive(update.info, [](const tensor::TensorView&) {}), doctest::Contains("not initialized"),
+                       Error);
+  CHECK_THROWS_WITH_AS(receiver.init({{"backend", "pigeon"}}), doctest::Contains("pigeon"), Error);
+}
+
+TEST_CASE("over the network the bytes of the announced update arrive") {
+  TcpSource source("127.0.0.1", "t", 3);
+  Receiver receiver(1, kUuid, kTimeout);
+  const Json init = {{"backend", "tcp"}, {"master_address", "127.0.0.1"}, {"master_port", source.port()},
+                     {"rank_offset", 1}, {"world_size", 3},               {"token", "t"}};
+  receiver.init(init);
+  CHECK(source.connected() == std::vector<int>{2});
+  const Bucket bucket = pack_buckets({{"a", DType::f32, {3}}}, 100)[0];
+  const float values[] = {5, 6, 7};
+  CHECK(source.send({2}, reinterpret_cast<const std::byte*>(values), 12, kTimeout, [](int) { return false; }).empty());
+  std::vector<float> got;
+  receiver.receive(manifest_json(bucket), [&](const tensor::TensorView& view) { got = values_of(view); });
+  CHECK(got == std::vector<float>{5, 6, 7});
+  Json outside = init;
+  outside["rank_offset"] = 2;
+  CHECK_THROWS_WITH_AS(receiver.init(outside), doctest::Contains("world_size 3"), Error);
+}
