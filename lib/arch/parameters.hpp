@@ -1,5 +1,5 @@
-// The parameters of a model under their Hugging Face names, how tensor parallelism cuts each, and where each lies in a rank's arena.
-// Trainer, engine, push and planner all take names, shapes and cuts from here.
+// The parameters of a model under their Hugging Face names, how tensor parallelism cuts each, and where each lies in a
+// rank's arena. Trainer, engine, push and planner all take names, shapes and cuts from here.
 #pragma once
 
 #include <string>
@@ -21,22 +21,26 @@ enum class Cut {
 struct Parameter {
   tensor::TensorInfo full;  // HF name and whole shape
   Cut cut = Cut::replicated;
-  int64_t rows_per_head = 0;  // kv_rows: head_dim
+  int64_t rows_per_head = 0;  // head_dim where the cut must keep attention heads whole (q, k, v, o), else 0
 };
 
 // All parameters in checkpoint order: embeddings, layers in order, final norm, head (absent when tied).
 std::vector<Parameter> parameters(const ModelConfig& config, tensor::DType dtype);
+// Of the whole model.
+int64_t parameter_count(const ModelConfig& config);
+uint64_t parameter_bytes(const ModelConfig& config, tensor::DType dtype);
 
 // Part of a parameter that one tensor-parallel rank holds.
 struct Shard {
-  int dim = 0;          // the dimension that is cut; 0 and the whole range when replicated
-  int64_t begin = 0;    // in the full tensor
+  int dim = 0;        // the dimension that is cut; 0 and the whole range when replicated
+  int64_t begin = 0;  // in the full tensor
   int64_t end = 0;
   bool owner = true;    // false when a lower rank holds the same part: sums over shards count owners only
   tensor::Shape shape;  // local shape
 };
 
-// Throws Error{refused} when tp_size does not divide the heads (or kv heads neither divide nor are divided by it, or intermediate size).
+// Throws Error{refused} when tp_size does not divide the heads (or kv heads neither divide nor are divided by it, or
+// intermediate size).
 Shard shard_of(const Parameter& parameter, int tp_rank, int tp_size);
 
 // A rank's shards, one behind the other, each at a multiple of 64 bytes.

@@ -1,0 +1,176 @@
+#include "arch/parameters.hpp"
+
+#include <algorithm>
+#include <cstring>
+
+#include "base/error.hpp"
+
+namespace vime::arch {
+namespace {
+
+constexpr uint64_t kArenaAlignment = 64;
+
+uint64_t aligned(uint64_t bytes) {
+  return (bytes + kArenaAlignment - 1) / kArenaAlignment * kArenaAlignment;
+}
+
+class Builder {
+ public:
+  explicit Builder(tensor::DType dtype) : dtype_(dtype) {}
+
+  void add(const std::string& name, tensor::Shape shape, Cut cut, int64_t rows_per_head = 0) {
+    made_.push_back({{name, dtype_, std::move(shape)}, cut, rows_per_head});
+  }
+  // A bias of a projection whose rows are cut is cut with them; one whose columns are cut is added after the sum, by
+  // all alike.
+  void linear(const std::string& name, int64_t out, int64_t in, Cut cut, bool bias, int64_t rows_per_head = 0) {
+    add(name + ".weight", {out, in}, cut, rows_per_head);
+    if (!bias) return;
+    if (cut == Cut::columns) {
+      add(name + ".bias", {out}, Cut::replicated);
+    } else {
+      add(name + ".bias", {out}, cut, rows_per_head);
+    }
+  }
+  std::vector<Parameter> take() { return std::move(made_); }
+
+ private:
+  tensor::DType dtype_;
+  std::vector<Parameter> made_;
+};
+
+void add_layer(Builder& build, const ModelConfig& config, const std::string& prefix) {
+  const int64_t hidden = config.hidden_size;
+  const int64_t head_dim = config.head_dim;
+  const int64_t q_rows = config.num_attention_heads * head_dim;
+  const int64_t kv_rows = config.num_key_value_heads * head_dim;
+  const std::string attention = prefix + "self_attn.";
+  build.add(prefix + "input_layernorm.weight", {hidden}, Cut::replicated);
+  build.linear(attention + "q_proj", q_rows, hidden, Cut::rows, config.qkv_bias, head_dim);
+  build.linear(attention + "k_proj", kv_rows, hidden, Cut::kv_rows, config.qkv_bias, head_dim);
+  build.linear(attention + "v_proj", kv_rows, hidden, Cut::kv_rows, config.qkv_bias, head_dim);
+  build.linear(attention + "o_proj", hidden, q_rows, Cut::columns, config.output_bias, head_dim);
+  if (config.qk_norm) {
+    build.add(attention + "q_norm.weight", {head_dim}, Cut::replicated);
+    build.add(attention + "k_norm.weight", {head_dim}, Cut::replicated);
+  }
+  build.add(prefix + "post_attention_layernorm.weight", {hidden}, Cut::replicated);
+  build.linear(prefix + "mlp.gate_proj", config.intermediate_size, hidden, Cut::rows, config.mlp_bias);
+  build.linear(prefix + "mlp.up_proj", config.intermediate_size, hidden, Cut::rows, config.mlp_bias);
+  build.linear(prefix + "mlp.down_proj", hidden, config.intermediate_size, Cut::columns, config.mlp_bias);
+}
+
+[[noreturn]] void refuse_cut(const Parameter& parameter, int64_t units, const char* what, int tp_size) {
+  throw Error(ErrorKind::refused,
+              parameter.full.name + ": " + std::to_string(units) + " " + what + " cannot be cut over " +
+                  std::to_string(tp_size) + " tensor-parallel ranks",
+              "use a tensor-parallel size that divides " + std::to_string(units));
+}
+
+void cut_evenly(const Parameter& parameter, int tp_rank, int tp_size, Shard& shard) {
+  const int64_t size = parameter.full.shape[static_cast<std::size_t>(shard.dim)];
+  const bool heads = parameter.rows_per_head > 0;
+  const int64_t units = heads ? size / parameter.rows_per_head : size;
+  if (units % tp_size != 0) refuse_cut(parameter, units, heads ? "attention heads" : "intermediate rows", tp_size);
+  shard.begin = size / tp_size * tp_rank;
+  shard.end = shard.begin + size / tp_size;
+}
+
+void cut_kv_heads(const Parameter& parameter, int tp_rank, int tp_size, Shard& shard) {
+  const int64_t heads = parameter.full.shape[0] / parameter.rows_per_head;
+  if (heads % tp_size == 0) return cut_evenly(parameter, tp_rank, tp_size, shard);
+  if (tp_size % heads != 0) refuse_cut(parameter, heads, "key/value heads", tp_size);
+  const int sharers = static_cast<int>(tp_size / heads);
+  shard.begin = tp_rank / sharers * parameter.rows_per_head;
+  shard.end = shard.begin + parameter.rows_per_head;
+  shard.owner = tp_rank % sharers == 0;
+}
+
+void cut_vocabulary(const Parameter& parameter, int tp_rank, int tp_size, Shard& shard) {
+  const int64_t rows = parameter.full.shape[0];
+  const int64_t part = (rows + tp_size - 1) / tp_size;
+  shard.begin = std::min(rows, part * tp_rank);
+  shard.end = std::min(rows, part * (tp_rank + 1));
+}
+
+}  // namespace
+
+std::vector<Parameter> parameters(const ModelConfig& config, tensor::DType dtype) {
+  Builder build(dtype);
+  build.add("model.embed_tokens.weight", {config.vocab_size, config.hidden_size}, Cut::vocab_rows);
+  for (int64_t layer = 0; layer < config.num_hidden_layers; ++layer) {
+    add_layer(build, config, "model.layers." + std::to_string(layer) + ".");
+  }
+  build.add("model.norm.weight", {config.hidden_size}, Cut::replicated);
+  if (!config.tie_word_embeddings)
+    build.add("lm_head.weight", {config.vocab_size, config.hidden_size}, Cut::vocab_rows);
+  return build.take();
+}
+
+int64_t parameter_count(const ModelConfig& config) {
+  int64_t count = 0;
+  for (const Parameter& parameter : parameters(config, tensor::DType::f32))
+    count += tensor::element_count(parameter.full.shape);
+  return count;
+}
+
+uint64_t parameter_bytes(const ModelConfig& config, tensor::DType dtype) {
+  return static_cast<uint64_t>(parameter_count(config)) * tensor::element_bytes(dtype);
+}
+
+Shard shard_of(const Parameter& parameter, int tp_rank, int tp_size) {
+  VIME_CHECK(tp_size > 0 && tp_rank >= 0 && tp_rank < tp_size,
+             "tensor-parallel rank " + std::to_string(tp_rank) + " of " + std::to_string(tp_size));
+  Shard shard;
+  shard.shape = parameter.full.shape;
+  shard.dim = parameter.cut == Cut::columns ? 1 : 0;
+  const auto dim = static_cast<std::size_t>(shard.dim);
+  switch (parameter.cut) {
+    case Cut::replicated:
+      shard.end = parameter.full.shape[0];
+      shard.owner = tp_rank == 0;
+      break;
+    case Cut::rows:
+    case Cut::columns:
+      cut_evenly(parameter, tp_rank, tp_size, shard);
+      break;
+    case Cut::kv_rows:
+      cut_kv_heads(parameter, tp_rank, tp_size, shard);
+      break;
+    case Cut::vocab_rows:
+      cut_vocabulary(parameter, tp_rank, tp_size, shard);
+      break;
+  }
+  shard.shape[dim] = shard.end - shard.begin;
+  return shard;
+}
+
+ArenaLayout arena_layout(const ModelConfig& config, tensor::DType dtype, int tp_rank, int tp_size) {
+  ArenaLayout layout;
+  for (Parameter& parameter : parameters(config, dtype)) {
+    ArenaEntry entry;
+    entry.shard = shard_of(parameter, tp_rank, tp_size);
+    entry.offset = layout.total_bytes;
+    entry.bytes = static_cast<uint64_t>(tensor::element_count(entry.shard.shape)) * tensor::element_bytes(dtype);
+    entry.parameter = std::move(parameter);
+    layout.total_bytes = aligned(entry.offset + entry.bytes);
+    layout.entries.push_back(std::move(entry));
+  }
+  return layout;
+}
+
+void copy_shard(const std::byte* full, const tensor::TensorInfo& info, const Shard& shard, std::byte* local) {
+  const auto dim = static_cast<std::size_t>(shard.dim);
+  uint64_t outer = 1;
+  for (std::size_t i = 0; i < dim; ++i) outer *= static_cast<uint64_t>(info.shape[i]);
+  uint64_t inner = tensor::element_bytes(info.dtype);
+  for (std::size_t i = dim + 1; i < info.shape.size(); ++i) inner *= static_cast<uint64_t>(info.shape[i]);
+  const uint64_t stride = inner * static_cast<uint64_t>(info.shape[dim]);
+  const uint64_t run = inner * static_cast<uint64_t>(shard.end - shard.begin);
+  if (run == 0) return;
+  for (uint64_t i = 0; i < outer; ++i) {
+    std::memcpy(local + i * run, full + i * stride + inner * static_cast<uint64_t>(shard.begin), run);
+  }
+}
+
+}  // namespace vime::arch

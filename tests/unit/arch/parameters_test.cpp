@@ -1,0 +1,162 @@
+#include "arch/parameters.hpp"
+
+#include <doctest/doctest.h>
+
+#include <cstring>
+#include <map>
+#include <numeric>
+#include <set>
+
+#include "base/error.hpp"
+#include "tensor/safetensors.hpp"
+
+using namespace vime;
+using namespace vime::arch;
+using tensor::DType;
+
+namespace {
+
+const fs::path kModels = fs::path(VIME_TEST_DATA) / "models";
+constexpr const char* kNames[] = {"llama", "llama_rope_scaled", "qwen2", "qwen3", "qwen3_tied_mha"};
+
+Parameter named(const ModelConfig& config, const std::string& name) {
+  for (Parameter& parameter : parameters(config, DType::f32)) {
+    if (parameter.full.name == name) return parameter;
+  }
+  FAIL("no parameter " << name);
+  return {};
+}
+
+std::string refusal(const ModelConfig& config, int tp_size) {
+  try {
+    arena_layout(config, DType::f32, 0, tp_size);
+    return "";
+  } catch (const Error& e) {
+    CHECK(e.kind() == ErrorKind::refused);
+    return e.message();
+  }
+}
+
+}  // namespace
+
+TEST_CASE("names and shapes are those of the checkpoints that transformers wrote") {
+  for (const char* name : kNames) {
+    CAPTURE(name);
+    std::map<std::string, tensor::Shape> expected;
+    for (const auto& entry : fs::directory_iterator(kModels / name)) {
+      if (entry.path().extension() != ".safetensors" || entry.path().stem() == "reference") continue;
+      const tensor::SafetensorsFile file(entry.path());
+      for (const auto& view : file.tensors()) expected[view.info.name] = view.info.shape;
+    }
+    std::map<std::string, tensor::Shape> made;
+    int64_t count = 0;
+    const ModelConfig config = read_config(kModels / name);
+    for (const Parameter& parameter : parameters(config, DType::f32)) {
+      made[parameter.full.name] = parameter.full.shape;
+      count += tensor::element_count(parameter.full.shape);
+    }
+    CHECK(made == expected);
+    CHECK(parameter_count(config) == count);
+    CHECK(parameter_bytes(config, DType::bf16) == static_cast<uint64_t>(2 * count));
+  }
+  CHECK(parameter_count(read_config(kModels / "qwen3")) == 125344);  // total_parameters of its index
+}
+
+TEST_CASE("the tiny preset has about 100 thousand parameters") {
+  const int64_t count = parameter_count(preset("tiny", 20));
+  CHECK(count > 90'000);
+  CHECK(count < 110'000);
+}
+
+TEST_CASE("the shards of all ranks put together are the whole tensor, owners once") {
+  for (const char* name : kNames) {
+    for (const int size : {1, 2, 4}) {
+      CAPTURE(name);
+      CAPTURE(size);
+      for (const Parameter& parameter : parameters(read_config(kModels / name), DType::i32)) {
+        CAPTURE(parameter.full.name);
+        std::vector<int32_t> full(static_cast<std::size_t>(tensor::element_count(parameter.full.shape)));
+        std::iota(full.begin(), full.end(), 0);
+        std::multiset<int32_t> owned;
+        for (int rank = 0; rank < size; ++rank) {
+          const Shard shard = shard_of(parameter, rank, size);
+          std::vector<int32_t> local(static_cast<std::size_t>(tensor::element_count(shard.shape)));
+          copy_shard(reinterpret_cast<const std::byte*>(full.data()), parameter.full, shard,
+                     reinterpret_cast<std::byte*>(local.data()));
+          if (shard.owner) owned.insert(local.begin(), local.end());
+        }
+        CHECK(std::equal(owned.begin(), owned.end(), full.begin(), full.end()));
+      }
+    }
+  }
+}
+
+TEST_CASE("each kind of cut takes the part that its name says") {
+  const ModelConfig config = read_config(kModels / "llama");
+  const Shard q = shard_of(named(config, "model.layers.0.self_attn.q_proj.weight"), 1, 2);
+  CHECK(q.dim == 0);
+  CHECK(q.begin == 32);
+  CHECK(q.end == 64);
+  CHECK(q.shape == tensor::Shape{32, 64});
+  const Shard down = shard_of(named(config, "model.layers.1.mlp.down_proj.weight"), 3, 4);
+  CHECK(down.dim == 1);
+  CHECK(down.begin == 132);
+  CHECK(down.shape == tensor::Shape{64, 44});
+  const Parameter norm = named(config, "model.norm.weight");
+  CHECK(shard_of(norm, 0, 2).owner);
+  CHECK_FALSE(shard_of(norm, 1, 2).owner);
+  CHECK(shard_of(norm, 1, 2).shape == tensor::Shape{64});
+}
+
+TEST_CASE("ranks beyond the key/value heads share a head with their neighbour") {
+  const ModelConfig config = read_config(kModels / "llama");  // 2 key/value heads of 16
+  const Parameter k = named(config, "model.layers.0.self_attn.k_proj.weight");
+  const int64_t begins[] = {0, 0, 16, 16};
+  const bool owners[] = {true, false, true, false};
+  for (int rank = 0; rank < 4; ++rank) {
+    const Shard shard = shard_of(k, rank, 4);
+    CHECK(shard.begin == begins[rank]);
+    CHECK(shard.end == begins[rank] + 16);
+    CHECK(shard.owner == owners[rank]);
+  }
+}
+
+TEST_CASE("the vocabulary is cut in rounded-up parts, the last of which may be short or empty") {
+  ModelConfig config = read_config(kModels / "llama");
+  config.vocab_size = 5;
+  const Parameter embedding = named(config, "model.embed_tokens.weight");
+  const int64_t rows[] = {2, 2, 1, 0};
+  for (int rank = 0; rank < 4; ++rank) CHECK(shard_of(embedding, rank, 4).shape[0] == rows[rank]);
+}
+
+TEST_CASE("a tensor-parallel size that cuts through heads is refused with the parameter's name") {
+  ModelConfig config = read_config(kModels / "llama");
+  CHECK(refusal(config, 3) ==
+        "model.layers.0.self_attn.q_proj.weight: 4 attention heads cannot be cut over 3 tensor-parallel ranks");
+  CHECK(refusal(config, 8) ==
+        "model.layers.0.self_attn.q_proj.weight: 4 attention heads cannot be cut over 8 tensor-parallel ranks");
+  config.num_attention_heads = 12;
+  config.num_key_value_heads = 4;
+  CHECK(refusal(config, 6) ==
+        "model.layers.0.self_attn.k_proj.weight: 4 key/value heads cannot be cut over 6 tensor-parallel ranks");
+  config.intermediate_size = 175;
+  CHECK(refusal(config, 2) ==
+        "model.layers.0.mlp.gate_proj.weight: 175 intermediate rows cannot be cut over 2 tensor-parallel ranks");
+}
+
+TEST_CASE("an arena holds every shard at a multiple of 64 bytes without overlap") {
+  const ModelConfig config = read_config(kModels / "qwen3");
+  for (int rank = 0; rank < 2; ++rank) {
+    const ArenaLayout layout = arena_layout(config, DType::bf16, rank, 2);
+    uint64_t end = 0;
+    for (const ArenaEntry& entry : layout.entries) {
+      CHECK(entry.offset % 64 == 0);
+      CHECK(entry.offset >= end);
+      CHECK(entry.offset < end + 64);
+      CHECK(entry.bytes == 2 * static_cast<uint64_t>(tensor::element_count(entry.shard.shape)));
+      end = entry.offset + entry.bytes;
+    }
+    CHECK(layout.total_bytes >= end);
+    CHECK(layout.total_bytes < end + 64);
+  }
+}
