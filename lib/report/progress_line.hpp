@@ -44,8 +44,7 @@ class ProgressLine {
   void detach_log();
 
  private:
-  void draw(std::string_view text);
-  void clear();
+  void draw();
 
   const ProgressOptions options_;
   const Write write_;
@@ -53,7 +52,6 @@ class ProgressLine {
   std::string text_;    // the latest
   bool shown_ = false;  // terminal: the line is on the screen; elsewhere: text_ has been written
   bool wrote_before_ = false;
-  bool attached_ = false;
   SteadyClock::time_point last_write_{};
 };
 

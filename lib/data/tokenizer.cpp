@@ -1,0 +1,174 @@
+#include "data/tokenizer.hpp"
+
+#include <unordered_map>
+
+#include "base/error.hpp"
+#include "base/strings.hpp"
+#include "data/prompts.hpp"
+#include "data/utf8.hpp"
+
+namespace vime::data {
+namespace {
+
+constexpr const char* kFileName = "vime_tokenizer.json";
+constexpr int64_t kFirstCharacter = 2;  // after pad and eos
+
+void check_id(int64_t id, int64_t vocab_size, size_t place) {
+  if (id < 0 || id >= vocab_size) {
+    throw Error(ErrorKind::refused, "token " + std::to_string(place) + " is " + std::to_string(id) + ", expected 0..." +
+                                        std::to_string(vocab_size - 1));
+  }
+}
+
+// A character for a message: printable ASCII and well-formed UTF-8 as they are, other bytes in hex.
+std::string shown(std::string_view character) {
+  const auto first = static_cast<unsigned char>(character[0]);
+  if (first >= 0x20 && first != 0x7f && character_length(character, 0) == character.size()) {
+    return "\"" + std::string(character) + "\"";
+  }
+  return "byte 0x" + hex(first).substr(14);
+}
+
+}  // namespace
+
+struct CharTokenizer::Table {
+  std::string alphabet;
+  std::vector<std::string> characters;
+  std::unordered_map<std::string, int64_t> ids;
+};
+
+CharTokenizer::CharTokenizer(std::string_view alphabet) {
+  auto table = std::make_unique<Table>();
+  table->alphabet = alphabet;
+  for (std::string_view character : split_characters(alphabet)) {
+    if (character_length(character, 0) == 0) {
+      throw Error(ErrorKind::refused, "character tokenizer: " + shown(character) + " in the alphabet is not UTF-8");
+    }
+    const auto id = kFirstCharacter + static_cast<int64_t>(table->characters.size());
+    if (!table->ids.emplace(character, id).second) {
+      throw Error(ErrorKind::refused, "character tokenizer: " + shown(character) + " comes twice in the alphabet");
+    }
+    table->characters.emplace_back(character);
+  }
+  if (table->characters.empty()) {
+    throw Error(ErrorKind::refused, "character tokenizer: the alphabet is empty", "write char:<characters>");
+  }
+  table_ = std::move(table);
+}
+
+CharTokenizer::~CharTokenizer() = default;
+
+int64_t CharTokenizer::vocab_size() const {
+  return kFirstCharacter + static_cast<int64_t>(table_->characters.size());
+}
+
+std::vector<int64_t> CharTokenizer::encode(std::string_view text) const {
+  std::vector<int64_t> ids;
+  ids.reserve(text.size());
+  for (std::string_view character : split_characters(text)) {
+    const auto found = table_->ids.find(std::string(character));
+    if (found == table_->ids.end()) {
+      const std::string start = valid_utf8(text.substr(0, 60)) + (text.size() > 60 ? "..." : "");
+      throw Error(ErrorKind::refused,
+                  "character tokenizer: " + shown(character) + " at byte " +
+                      std::to_string(character.data() - text.data()) + " of \"" + start +
+                      "\" is not in the vocabulary \"" + table_->alphabet + "\"",
+                  "set model.tokenizer to \"byte\", or to \"char:\" and all characters of the data");
+    }
+    ids.push_back(found->second);
+  }
+  return ids;
+}
+
+std::string CharTokenizer::decode(std::span<const int64_t> ids) const {
+  std::string text;
+  for (size_t i = 0; i < ids.size(); ++i) {
+    check_id(ids[i], vocab_size(), i);
+    if (ids[i] >= kFirstCharacter) text += table_->characters[static_cast<size_t>(ids[i] - kFirstCharacter)];
+  }
+  return text;
+}
+
+Json CharTokenizer::to_json() const {
+  return {{"type", "char"}, {"alphabet", table_->alphabet}, {"pad_id", pad_id()}, {"eos_id", eos_id()}};
+}
+
+std::vector<int64_t> ByteTokenizer::encode(std::string_view text) const {
+  std::vector<int64_t> ids;
+  ids.reserve(text.size());
+  for (char c : text) ids.push_back(static_cast<unsigned char>(c));
+  return ids;
+}
+
+std::string ByteTokenizer::decode(std::span<const int64_t> ids) const {
+  std::string bytes;
+  for (size_t i = 0; i < ids.size(); ++i) {
+    check_id(ids[i], vocab_size(), i);
+    if (ids[i] < 256) bytes += static_cast<char>(static_cast<unsigned char>(ids[i]));
+  }
+  return valid_utf8(bytes);
+}
+
+Json ByteTokenizer::to_json() const {
+  return {{"type", "byte"}, {"pad_id", pad_id()}, {"eos_id", eos_id()}};
+}
+
+void save_tokenizer(const Tokenizer& tokenizer, const fs::path& model_dir) {
+  write_file_atomic(model_dir / kFileName, tokenizer.to_json().dump(2) + "\n");
+}
+
+std::shared_ptr<const Tokenizer> load_tokenizer(const fs::path& model_dir) {
+  const fs::path path = model_dir / kFileName;
+  const std::string where = path.string();
+  const Json json = parse_json(read_file(path), where, ErrorKind::refused);
+  std::shared_ptr<const Tokenizer> tokenizer;
+  int64_t pad_id = 0;
+  int64_t eos_id = 0;
+  try {
+    const std::string type = json_string(json, "type", where);
+    pad_id = json_int(json, "pad_id", where);
+    eos_id = json_int(json, "eos_id", where);
+    if (type == "char") {
+      tokenizer = std::make_shared<CharTokenizer>(json_string(json, "alphabet", where));
+    } else if (type == "byte") {
+      tokenizer = std::make_shared<ByteTokenizer>();
+    } else {
+      throw Error(ErrorKind::refused, "\"type\": expected \"char\" or \"byte\", found \"" + type + "\"");
+    }
+  } catch (const Error& e) {
+    // The typed getters blame a process; here a file is at fault, and before anything was started.
+    const bool named = e.message().rfind(where, 0) == 0;
+    throw Error(ErrorKind::refused, named ? e.message() : where + ": " + e.message(), e.hint());
+  }
+  if (pad_id != tokenizer->pad_id() || eos_id != tokenizer->eos_id()) {
+    throw Error(ErrorKind::refused, where + ": expected pad_id " + std::to_string(tokenizer->pad_id()) +
+                                        " and eos_id " + std::to_string(tokenizer->eos_id()) + ", found " +
+                                        std::to_string(pad_id) + " and " + std::to_string(eos_id));
+  }
+  return tokenizer;
+}
+
+std::shared_ptr<const Tokenizer> tokenizer_for(const std::string& spec, const std::string& prompt_data,
+                                               const fs::path& model_dir) {
+  if (spec == "byte") return std::make_shared<ByteTokenizer>();
+  if (spec.rfind("char:", 0) == 0) return std::make_shared<CharTokenizer>(spec.substr(5));
+  if (spec != "auto") {
+    const std::string near = nearest_name(spec, {"auto", "byte"});
+    throw Error(ErrorKind::refused,
+                "model.tokenizer: expected \"auto\", \"byte\" or \"char:<characters>\", found \"" + spec + "\"",
+                near.empty() ? "" : "did you mean \"" + near + "\"?");
+  }
+  if (!model_dir.empty()) {
+    if (fs::exists(model_dir / kFileName)) return load_tokenizer(model_dir);
+    for (const char* name : {"tokenizer.json", "tokenizer.model", "vocab.json"}) {
+      if (fs::exists(model_dir / name)) {
+        throw Error(ErrorKind::refused, (model_dir / name).string() + ": this build cannot read that kind of tokenizer",
+                    "name another one in model.tokenizer: \"byte\" or \"char:<characters>\"");
+      }
+    }
+  }
+  if (is_builtin(prompt_data)) return std::make_shared<CharTokenizer>(builtin_alphabet(prompt_data));
+  return std::make_shared<ByteTokenizer>();
+}
+
+}  // namespace vime::data

@@ -1,0 +1,64 @@
+#include "reward/reward.hpp"
+
+#include <doctest/doctest.h>
+
+#include <cmath>
+#include <limits>
+
+#include "base/error.hpp"
+
+using namespace vime;
+using namespace vime::reward;
+
+TEST_CASE("position_match gives half for the share of right positions and half for an exact answer") {
+  CHECK(position_match("1234", "1234") == 1.0);
+  CHECK(position_match("1243", "1234") == 0.25);  // two of four right
+  CHECK(position_match("4321", "1234") == 0.0);
+  CHECK(position_match("1239", "1234") == 0.375);  // three of four right
+  CHECK(position_match("", "1234") == 0.0);
+  CHECK(position_match("12", "1234") == 0.25);
+}
+
+TEST_CASE("extra characters cost only the exact half of position_match") {
+  CHECK(position_match("12345", "1234") == 0.5);
+}
+
+TEST_CASE("an empty label is matched by an empty response only") {
+  CHECK(position_match("", "") == 1.0);
+  CHECK(position_match("1", "") == 0.0);
+}
+
+TEST_CASE("exact_match is one for equal texts and zero otherwise") {
+  CHECK(exact_match("1234", "1234") == 1.0);
+  CHECK(exact_match("1234 ", "1234") == 0.0);
+  CHECK(exact_match("", "1") == 0.0);
+}
+
+TEST_CASE("what is no sane number is never accepted as a reward") {
+  CHECK(accepted(0.5) == 0.5);
+  CHECK(accepted(-kLargestReward) == -kLargestReward);
+  CHECK_FALSE(accepted(std::nan("")));
+  CHECK_FALSE(accepted(std::numeric_limits<double>::infinity()));
+  CHECK_FALSE(accepted(-std::numeric_limits<double>::infinity()));
+  CHECK_FALSE(accepted(1e308));
+}
+
+TEST_CASE("a reward made by name scores items in their order") {
+  const std::vector<ScoreItem> items = {{"4321=", "1234", "1234"}, {"1111=", "1112", "1111"}, {"1=", "", "1"}};
+  const auto exact = make_reward("exact_match")->score(items);
+  CHECK(exact == std::vector<std::optional<double>>{1.0, 0.0, 0.0});
+  const auto positions = make_reward("position_match")->score(items);
+  CHECK(positions == std::vector<std::optional<double>>{1.0, 0.375, 0.0});
+  for (const std::string& name : reward_names()) CHECK(make_reward(name)->score({}).empty());
+}
+
+TEST_CASE("an unknown reward is refused with the nearest name") {
+  try {
+    make_reward("exact_mach");
+    FAIL("accepted");
+  } catch (const Error& e) {
+    CHECK(e.kind() == ErrorKind::refused);
+    CHECK(e.hint() == "did you mean \"exact_match\"?");
+    CHECK(e.message().find("position_match") != std::string::npos);
+  }
+}
