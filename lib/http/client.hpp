@@ -1,5 +1,8 @@
-// HTTP client: one thread drives a libcurl multi handle; thousands of requests may be in flight.
-// Any thread may send. Every request has a deadline. Connections are kept and reused.
+// HTTP client: one thread drives a libcurl multi handle; thousands of requests may be in flight, each on a connection
+// of its own. Any thread may send; only call() blocks, at most for the request's timeout. Every request has a deadline
+// that counts from send(). Connections are kept and reused. A kept connection that turns out to be closed before any
+// byte of the reply came makes the request go out once more on a fresh one, so a server that dies in mid-request is
+// seen as one that refuses the connection. Proxy settings of the environment are ignored.
 #pragma once
 
 #include <chrono>
@@ -33,14 +36,18 @@ struct Reply {
 struct Outcome {
   bool answered = false;
   bool timed_out = false;
+  bool cancelled = false;  // the client was destroyed first; sending again is useless
   Reply reply;
-  std::string error;  // "<what>: no answer from http://127.0.0.1:80/x within 30.0 s", "<what>: connection refused by ..."
+  std::string
+      error;  // "<what>: no answer from http://127.0.0.1:80/x within 30.0 s", "<what>: connection refused by ..."
 };
 
 class Client {
  public:
   Client();
-  ~Client();  // requests still in flight end with an error outcome, delivered before the destructor returns
+  // Requests still in flight end with an error outcome, delivered before the destructor returns. Not to be run from a
+  // `done`.
+  ~Client();
   Client(const Client&) = delete;
   Client& operator=(const Client&) = delete;
 
@@ -48,7 +55,8 @@ class Client {
   void send(Request request, std::function<void(Outcome)> done);
   std::future<Outcome> send(Request request);
 
-  // Sends and waits. Throws Error{process_failed} when there was no answer, and when the status is not 2xx
+  // Sends and waits; not to be called from a `done`. Throws Error{process_failed} when there was no answer, and when
+  // the status is not 2xx
   // ("<what>: HTTP 500: <error.message of the body, or the body's start>").
   Reply call(Request request);
 
@@ -57,9 +65,12 @@ class Client {
   std::unique_ptr<State> state_;
 };
 
-// Error text of a reply whose status is not 2xx: "HTTP 400: <message>". Understands {"error": {"message": ..}} and {"error": ".."}.
+// Error text of a reply whose status is not 2xx: "HTTP 400: <message>". Understands {"error": {"message": ..}},
+// {"error": ".."},
+// {"message": ".."} and {"detail": ..} (FastAPI); of any other body it gives the start.
 std::string status_text(const Reply& reply);
 
+// Percent-encodes all but letters, digits and "-._~".
 std::string url_encode(const std::string& text);
 
 }  // namespace vime::http
