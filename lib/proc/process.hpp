@@ -1,22 +1,27 @@
 // What a process does to itself: its title, dying with its parent, and the user's interrupts.
+// For the main thread, early; interrupted() and interrupt_fd() from any thread. Nothing blocks.
 #pragma once
 
 #include <string>
 
 namespace vime::proc {
 
-// What `ps` shows. Call once, early in main, with main's arguments (their memory is overwritten).
+// What `ps` shows. remember_arguments comes first in main, with main's arguments, and moves the environment elsewhere.
+// set_title overwrites argv's strings, so parse them before; without remember_arguments it only sets the thread's name.
+// A title begins "vime trainer", "vime engine" or "vime agent" and carries the run id.
 void remember_arguments(int argc, char** argv);
 void set_title(const std::string& title);
 
 // SIGKILL when the parent process goes. Must run in the child, called by a thread that lives as long as the parent
-// (the signal fires when the thread that forked ends). Returns false when the parent (expected_parent) has gone already.
+// (the signal fires when the thread that forked ends). Returns false when the parent (expected_parent) has gone
+// already.
 bool die_with_parent(int expected_parent);
 
 // Absolute path of the running binary.
 std::string own_binary();
 
-// SIGINT and SIGTERM: the first sets the flag, the second leaves the process at once with status 130. SIGHUP counts as the first.
+// SIGINT and SIGTERM: the first sets the flag, the second leaves the process at once with status 130. SIGHUP counts as
+// the first (it never is a second: terminals repeat it), and stays ignored where it was (nohup).
 void watch_interrupts();
 bool interrupted();
 // A descriptor that becomes readable at the first interrupt; for poll.

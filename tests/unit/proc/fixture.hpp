@@ -1,0 +1,77 @@
+// What the tests of this room share: the helper program, polling with a deadline, and a look at /proc of their own, so
+// that the code under test is not its own witness.
+#pragma once
+
+#include <doctest/doctest.h>
+#include <signal.h>
+#include <sys/types.h>
+
+#include <functional>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "base/files.hpp"
+#include "proc/agent.hpp"
+
+namespace vime::proc::test {
+
+using std::chrono::milliseconds;
+
+inline const std::string kHelper = std::string(VIME_BIN_DIR) + "/proc_test_child";
+
+// Looks again and again until `holds` is true; false when it is not after `limit`.
+bool eventually(const std::function<bool()>& holds, milliseconds limit = milliseconds(5000));
+
+// Processes, zombies aside, whose environment or command line holds the text (a run id).
+std::vector<pid_t> processes_with(const std::string& text);
+bool is_alive(pid_t pid);  // false for a zombie
+std::vector<pid_t> zombies_of(pid_t parent);
+std::string command_line(pid_t pid);  // with spaces for the zero bytes between arguments, none at the end
+size_t open_descriptors(pid_t pid);   // 0 = this process
+
+// A process started without the code under test; killed and reaped at the end if it has not ended.
+class Outsider {
+ public:
+  // argv[0] is only the name it goes by: the program is the helper. No environment but PATH.
+  explicit Outsider(const std::vector<std::string>& argv);
+  ~Outsider();
+  Outsider(const Outsider&) = delete;
+  Outsider& operator=(const Outsider&) = delete;
+
+  pid_t pid() const { return pid_; }
+  // The next line it prints; fails the test after 20 s.
+  std::string read_line();
+  // Its wait status, or nothing when it did not end in time.
+  std::optional<int> wait(milliseconds limit);
+
+ private:
+  pid_t pid_ = 0;
+  UniqueFd output_;
+  std::string buffer_;
+};
+
+// One agent with a run id and a folder of its own.
+struct Bench {
+  Bench();
+  ~Bench() { agent.shutdown(milliseconds(0)); }
+  Command command(const std::string& role, const std::vector<std::string>& mode) const;
+  std::string log(const std::string& role) const { return (folder.path() / (role + ".log")).string(); }
+  // Starts the command and waits for "started".
+  Event start(const std::string& role, const std::vector<std::string>& mode);
+  // Starts it and waits for "ready".
+  Event start_ready(const std::string& role, const std::vector<std::string>& mode);
+  // The next event, which must be of this kind and role and come within 10 s.
+  Event expect(Event::Kind kind, const std::string& role);
+  // Starts it and waits for its end; returns the "exited" event.
+  Event run(const std::string& role, const std::vector<std::string>& mode);
+
+  TempDir folder;
+  std::string run_id;
+  Agent agent;
+};
+
+// The pids that a child of the helper announced.
+std::vector<pid_t> announced_pids(const Event& ready);
+
+}  // namespace vime::proc::test
