@@ -1,0 +1,27 @@
+// The subcommands of vime, one file each. add_x_command declares a subcommand and its options; when the command line
+// names it, `chosen` becomes what main then runs: it returns the exit status, or throws vime::Error.
+#pragma once
+
+#include <functional>
+#include <string>
+#include <vector>
+
+namespace CLI {
+class App;
+}
+
+namespace vime::app {
+
+using Action = std::function<int()>;
+
+void add_plan_command(CLI::App& app, Action& chosen);
+void add_agent_command(CLI::App& app, Action& chosen);
+
+// CONFIG and --set, which several subcommands take.
+struct SpecArguments {
+  std::string config;
+  std::vector<std::string> overrides;
+};
+void add_spec_arguments(CLI::App& command, SpecArguments& arguments);
+
+}  // namespace vime::app

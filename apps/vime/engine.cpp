@@ -1,0 +1,77 @@
+// vime engine: the embedded engine, an inference server with vLLM's routes.
+#include <CLI/CLI.hpp>
+#include <memory>
+
+#include "base/random.hpp"
+#include "base/strings.hpp"
+#include "commands.hpp"
+#include "placement/placement.hpp"
+#include "worker_module.hpp"
+
+namespace vime::app {
+namespace {
+
+struct EngineArguments {
+  std::string model;
+  std::string load_format = "auto";
+  std::string host = "127.0.0.1";
+  int port = 0;
+  int devices = 1;
+  std::string device_uuids;
+  std::string run_id;
+  int64_t max_model_len = 0;
+  int64_t max_num_seqs = 256;
+  std::string logprobs_mode = "processed_logprobs";
+  int64_t transfer_timeout_ms = 900000;
+};
+
+int engine_command(const EngineArguments& arguments) {
+  const std::string run_id = arguments.run_id.empty() ? random_token() : arguments.run_id;
+  std::vector<std::string> uuids;
+  if (!arguments.device_uuids.empty()) {
+    uuids = split(arguments.device_uuids, ',');
+  } else {
+    for (int i = 0; i < arguments.devices; ++i) uuids.push_back(placement::cpu_device_uuid(run_id, 0, i));
+  }
+  return run_worker_module("engine", {{"model_dir", arguments.model},
+                                      {"load_format", arguments.load_format},
+                                      {"address", arguments.host},
+                                      {"port", arguments.port},
+                                      {"device_uuids", uuids},
+                                      {"run_id", run_id},
+                                      {"token", run_token()},
+                                      {"max_model_len", arguments.max_model_len},
+                                      {"max_num_seqs", arguments.max_num_seqs},
+                                      {"logprobs_mode", arguments.logprobs_mode},
+                                      {"transfer_timeout_ms", arguments.transfer_timeout_ms}});
+}
+
+}  // namespace
+
+void add_engine_command(CLI::App& app, Action& chosen) {
+  CLI::App* command = app.add_subcommand("engine", "Serve a model over vLLM's HTTP API with the embedded engine");
+  const auto arguments = std::make_shared<EngineArguments>();
+  command->add_option("--model", arguments->model, "Hugging Face model directory")->required()->type_name("DIR");
+  command->add_option("--load-format", arguments->load_format, "auto: weights from the directory; dummy: by the first push")
+      ->check(CLI::IsMember({"auto", "dummy"}))
+      ->type_name("auto|dummy");
+  command->add_option("--host", arguments->host, "Address to listen on (default 127.0.0.1)")->type_name("ADDRESS");
+  command->add_option("--port", arguments->port, "Port; 0: the kernel chooses, and the log says which")
+      ->check(CLI::Range(0, 65535))
+      ->type_name("P");
+  command->add_option("--devices", arguments->devices, "Virtual CPU devices, one worker each (default 1)")
+      ->check(CLI::Range(1, 1024))
+      ->type_name("N");
+  command->add_option("--device-uuids", arguments->device_uuids, "UUIDs of its devices, instead of --devices")->type_name("LIST");
+  command->add_option("--run-id", arguments->run_id, "Run that it works for")->type_name("ID");
+  command->add_option("--max-model-len", arguments->max_model_len, "Longest sequence; 0: the model's limit")->type_name("TOKENS");
+  command->add_option("--max-num-seqs", arguments->max_num_seqs, "Sequences generated at the same time (default 256)")
+      ->type_name("N");
+  command->add_option("--logprobs-mode", arguments->logprobs_mode, "Before or after temperature and filters")
+      ->check(CLI::IsMember({"processed_logprobs", "raw_logprobs"}))
+      ->type_name("MODE");
+  command->add_option("--transfer-timeout-ms", arguments->transfer_timeout_ms, "Deadline of weight transfers")->type_name("MS");
+  command->callback([&chosen, arguments] { chosen = [arguments] { return engine_command(*arguments); }; });
+}
+
+}  // namespace vime::app

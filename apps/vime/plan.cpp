@@ -1,0 +1,48 @@
+// vime plan: what a run would start, where. Starts nothing.
+#include <CLI/CLI.hpp>
+#include <cstdio>
+#include <memory>
+
+#include "arch/model_config.hpp"
+#include "commands.hpp"
+#include "data/tokenizer.hpp"
+#include "placement/placement.hpp"
+#include "spec/load.hpp"
+#include "spec/placement_request.hpp"
+#include "spec/plan_view.hpp"
+
+namespace vime::app {
+namespace {
+
+struct PlanOptions {
+  SpecArguments spec;
+  bool json = false;
+};
+
+arch::ModelConfig model_config(const spec::ExperimentSpec& spec) {
+  if (spec.model.path) return arch::read_config(*spec.model.path);
+  return arch::preset(*spec.model.preset,
+                      data::tokenizer_for(spec.model.tokenizer, spec.data.prompt_data, "")->vocab_size());
+}
+
+int plan_command(const PlanOptions& options) {
+  const spec::ExperimentSpec spec = spec::load(options.spec.config, options.spec.overrides);
+  const placement::Plan plan = placement::make_plan(spec::placement_request(spec, ""));
+  const spec::DeviceMemory memory = spec::device_memory(spec, model_config(spec));
+  const std::string text =
+      options.json ? spec::plan_json(spec, plan, memory, false).dump(2) + "\n" : spec::plan_table(spec, plan, memory);
+  std::fwrite(text.data(), 1, text.size(), stdout);
+  return 0;
+}
+
+}  // namespace
+
+void add_plan_command(CLI::App& app, Action& chosen) {
+  CLI::App* command = app.add_subcommand("plan", "Show which process would get which device; starts nothing");
+  const auto options = std::make_shared<PlanOptions>();
+  add_spec_arguments(*command, options->spec);
+  command->add_flag("--json", options->json, "Print JSON");
+  command->callback([&chosen, options] { chosen = [options] { return plan_command(*options); }; });
+}
+
+}  // namespace vime::app

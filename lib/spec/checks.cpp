@@ -1,0 +1,163 @@
+#include "spec/checks.hpp"
+
+#include <algorithm>
+
+#include "base/files.hpp"
+#include "base/strings.hpp"
+#include "spec/keys.hpp"
+#include "spec/placement_request.hpp"
+#include "spec/yaml_tree.hpp"
+
+namespace vime::spec {
+namespace {
+
+std::string text(int64_t number) {
+  return std::to_string(number);
+}
+
+// Virtual devices cost nothing, so without an inventory there are as many as the job needs, the trainer's nodes first.
+void derive_placement(Placement& placement, const Problems& problems) {
+  const int64_t trainer = placement.actor_num_nodes * placement.actor_num_gpus_per_node;
+  if (placement.device == "auto") placement.device = "cpu";
+  if (!problems.is_given("placement.rollout_num_gpus") && placement.colocate) placement.rollout_num_gpus = trainer;
+  if (problems.is_given("placement.nodes")) return;
+  const int64_t behind =
+      placement.colocate ? std::max<int64_t>(placement.rollout_num_gpus - trainer, 0) : placement.rollout_num_gpus;
+  if (trainer + behind > placement::kMaxDevices) {
+    placement.nodes = {placement::kMaxDevices};  // too many; the placement room says so
+  } else if (placement.actor_num_nodes == 1) {
+    placement.nodes = {trainer + behind};
+  } else {
+    placement.nodes.assign(static_cast<size_t>(placement.actor_num_nodes), placement.actor_num_gpus_per_node);
+    if (behind > 0) placement.nodes.push_back(behind);
+  }
+}
+
+void check_name(const ExperimentSpec& spec, Problems& problems) {
+  const char* allowed = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_.-";
+  if (!problems.sound({"name"})) return;
+  const bool plain = spec.name.size() <= 64 && spec.name.find_first_not_of(allowed) == std::string::npos &&
+                     spec.name[0] != '.' && spec.name[0] != '-';
+  if (!plain) {
+    problems.add_at(
+        "name",
+        "\"name\" must be at most 64 letters, digits, \"_\", \"-\" and \".\" (it becomes part of file names), found " +
+            quoted(spec.name));
+  }
+}
+
+// The key of a refusal as a path of the spec.
+std::string refusal_path(const std::string& key) {
+  return (find_key(*find_section("trainer"), key) != nullptr ? "trainer." : "placement.") + key;
+}
+
+bool placement_keys_sound(const Problems& problems) {
+  return problems.sound({"placement.device", "placement.nodes", "placement.colocate", "placement.actor_num_nodes",
+                         "placement.actor_num_gpus_per_node", "placement.rollout_num_gpus",
+                         "placement.rollout_num_gpus_per_engine", "placement.allow_engines_across_nodes",
+                         "trainer.tensor_model_parallel_size", "trainer.pipeline_model_parallel_size",
+                         "trainer.context_parallel_size"});
+}
+
+void check_placement(const ExperimentSpec& spec, Problems& problems) {
+  if (!placement_keys_sound(problems)) return;
+  if (!spec.placement.colocate && !problems.is_given("placement.rollout_num_gpus")) {
+    problems.add_at("placement.rollout_num_gpus",
+                    "\"placement.rollout_num_gpus\" is missing: engines on devices of their own (colocate is false) "
+                    "need their number");
+    return;
+  }
+  for (const placement::Refusal& refusal : placement::refusals(placement_request(spec, ""))) {
+    problems.add_at(refusal_path(refusal.key), refusal.sentence);
+  }
+}
+
+void check_transport(const ExperimentSpec& spec, Problems& problems) {
+  if (!placement_keys_sound(problems) || !problems.sound({"weight_sync.transport"}) ||
+      spec.weight_sync.transport != "shm")
+    return;
+  const placement::Plan plan = placement::make_plan(placement_request(spec, ""));
+  if (plan.overflow_engines.empty()) return;
+  problems.add_at("weight_sync.transport", "transport shm reaches colocated engines only, but " +
+                                               text(static_cast<int64_t>(plan.overflow_engines.size())) + " of " +
+                                               text(static_cast<int64_t>(plan.engines.size())) +
+                                               " engines lie outside the trainer's devices; use auto or tcp");
+}
+
+void check_algorithm(const ExperimentSpec& spec, Problems& problems) {
+  const Algorithm& algorithm = spec.algorithm;
+  if (algorithm.kl_coef != 0 && algorithm.kl_loss_coef != 0) {
+    problems.add_at(
+        "algorithm.kl_loss_coef",
+        "algorithm.kl_coef and algorithm.kl_loss_coef are both set; the KL belongs in the reward or in the loss");
+  }
+  if (!problems.sound({"engine.logprobs_mode", "rollout.rollout_temperature"})) return;
+  if (spec.engine.logprobs_mode == "raw_logprobs" && spec.rollout.rollout_temperature != 1.0) {
+    problems.add_at("engine.logprobs_mode",
+                    "raw_logprobs are taken before the temperature, so with rollout_temperature " +
+                        format_number(spec.rollout.rollout_temperature) +
+                        " they are not those of the sampled policy and cannot be compared with the trainer's; use "
+                        "processed_logprobs");
+  }
+}
+
+// `sum_text` says how the longest sample comes about.
+void check_length(Problems& problems, const std::string& path, int64_t limit, int64_t longest,
+                  const std::string& sum_text) {
+  if (longest <= limit) return;
+  problems.add_at(path, quoted(path) + " is " + text(limit) + ", but a sample can have " + text(longest) + " tokens (" +
+                            sum_text + ")");
+}
+
+void check_lengths(const ExperimentSpec& spec, Problems& problems) {
+  const Rollout& rollout = spec.rollout;
+  if (!problems.sound({"rollout.rollout_max_response_len", "rollout.rollout_max_prompt_len"})) return;
+  const int64_t prompt = rollout.rollout_max_prompt_len.value_or(1);
+  const int64_t longest = prompt + rollout.rollout_max_response_len;
+  const std::string prompt_text =
+      rollout.rollout_max_prompt_len ? "rollout_max_prompt_len " + text(prompt) : "a prompt of at least 1";
+  const std::string sum = prompt_text + " + rollout_max_response_len " + text(rollout.rollout_max_response_len);
+  if (problems.sound({"engine.max_model_len"}) && spec.engine.max_model_len) {
+    check_length(problems, "engine.max_model_len", *spec.engine.max_model_len, longest, sum);
+    if (problems.sound({"eval.max_response_len", "engine.max_model_len"}) && spec.eval.eval_interval) {
+      check_length(problems, "engine.max_model_len", *spec.engine.max_model_len, prompt + spec.eval.max_response_len,
+                   prompt_text + " + eval.max_response_len " + text(spec.eval.max_response_len));
+    }
+  }
+  if (problems.sound({"trainer.max_tokens_per_gpu"})) {
+    check_length(problems, "trainer.max_tokens_per_gpu", spec.trainer.max_tokens_per_gpu, longest, sum);
+  }
+}
+
+void check_eval(const ExperimentSpec& spec, Problems& problems) {
+  if (!problems.sound({"eval.eval_interval", "eval.prompt_data"}) || !spec.eval.eval_interval || spec.eval.prompt_data)
+    return;
+  problems.add_at("eval.eval_interval",
+                  "eval.eval_interval is given, but not eval.prompt_data: there is nothing to evaluate on");
+}
+
+}  // namespace
+
+void derive_values(ExperimentSpec& spec, const Problems& problems) {
+  derive_placement(spec.placement, problems);
+  derive_batches(spec, problems);
+  // Workers and later runs read the resolved spec from other folders.
+  if (spec.model.path) spec.model.path = fs::absolute(*spec.model.path).lexically_normal().string();
+  if (spec.trainer.dtype == "auto") spec.trainer.dtype = "float32";
+  if (!problems.is_given("algorithm.eps_clip_high")) spec.algorithm.eps_clip_high = spec.algorithm.eps_clip;
+  if (spec.rollout.n_samples_per_prompt == 1) spec.algorithm.grpo_std_normalization = false;
+  if (!problems.is_given("eval.max_response_len")) spec.eval.max_response_len = spec.rollout.rollout_max_response_len;
+}
+
+void check_spec(const ExperimentSpec& spec, Problems& problems) {
+  check_name(spec, problems);
+  check_placement(spec, problems);
+  check_transport(spec, problems);
+  check_batches(spec, problems);
+  check_algorithm(spec, problems);
+  check_lengths(spec, problems);
+  check_eval(spec, problems);
+  check_model(spec, problems);
+}
+
+}  // namespace vime::spec

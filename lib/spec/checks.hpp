@@ -1,0 +1,24 @@
+// What no single key can decide: values derived from other keys, and the checks across keys and sections. All of them
+// stand in checks.cpp, those of the batch sizes in batch_checks.cpp, those of the model in model_checks.cpp.
+#pragma once
+
+#include "spec/problems.hpp"
+#include "spec/spec.hpp"
+
+namespace vime::spec {
+
+// Fills every field that was not given and depends on others. Idempotent: a resolved spec stays as it is.
+void derive_values(ExperimentSpec& spec, const Problems& problems);
+
+// Adds every contradiction to `problems`; a check whose keys are wrong already is left out.
+void check_spec(const ExperimentSpec& spec, Problems& problems);
+
+// batch_checks.cpp: the samples of a rollout are cut evenly into steps, and steps into data-parallel ranks.
+void derive_batches(ExperimentSpec& spec, const Problems& problems);
+void check_batches(const ExperimentSpec& spec, Problems& problems);
+
+// model_checks.cpp: the model exists, vime can run it, an engine can cut it over its devices, and it takes the longest
+// sample.
+void check_model(const ExperimentSpec& spec, Problems& problems);
+
+}  // namespace vime::spec

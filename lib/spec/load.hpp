@@ -1,0 +1,21 @@
+// Reading an experiment spec: YAML file and overrides -> defaults -> derived values -> checks. Nothing is started; the
+// disk is read only to see that named folders exist. Everything that is wrong is reported in one Error{refused}, one
+// line each, "file:line:column: sentence".
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "base/files.hpp"
+#include "spec/spec.hpp"
+
+namespace vime::spec {
+
+// Overrides ("trainer.lr=1e-3", the argument of --set) follow the same rules as the file and win over it, the last over
+// earlier ones.
+ExperimentSpec load(const fs::path& file, const std::vector<std::string>& overrides = {});
+
+// The same for text that is already here; `name` stands for the file in errors.
+ExperimentSpec parse(const std::string& text, const std::string& name, const std::vector<std::string>& overrides = {});
+
+}  // namespace vime::spec

@@ -1,0 +1,196 @@
+#include "spec/plan_view.hpp"
+
+#include <algorithm>
+#include <vector>
+
+#include "arch/parameters.hpp"
+#include "base/strings.hpp"
+#include "spec/placement_request.hpp"
+
+namespace vime::spec {
+namespace {
+
+const char* const kPorts = "chosen by the kernel at start";
+
+using Rows = std::vector<std::vector<std::string>>;
+
+std::string text(int64_t number) {
+  return std::to_string(number);
+}
+
+std::string counted(int64_t number, const std::string& noun) {
+  return text(number) + " " + noun + (number == 1 ? "" : "s");
+}
+
+// "device 3", "devices 4-7"
+std::string span_text(const std::string& noun, int first, int count) {
+  return count == 1 ? noun + " " + text(first) : noun + "s " + text(first) + "-" + text(first + count - 1);
+}
+
+// Columns two blanks apart, each line indented by two.
+std::string aligned(const Rows& rows, size_t most_rows, const std::string& what) {
+  std::vector<size_t> widths;
+  const size_t shown = std::min(rows.size(), most_rows);
+  for (size_t row = 0; row < shown; ++row) {
+    widths.resize(std::max(widths.size(), rows[row].size()));
+    for (size_t i = 0; i < rows[row].size(); ++i) widths[i] = std::max(widths[i], rows[row][i].size());
+  }
+  std::string out;
+  for (size_t row = 0; row < shown; ++row) {
+    std::string line = " ";
+    for (size_t i = 0; i < rows[row].size(); ++i)
+      line += " " + rows[row][i] + std::string(widths[i] - rows[row][i].size() + 1, ' ');
+    out += line.substr(0, line.find_last_not_of(' ') + 1) + "\n";
+  }
+  if (shown < rows.size())
+    out += "  ... and " + counted(static_cast<int64_t>(rows.size() - shown), what) + " more (--json lists all)\n";
+  return out;
+}
+
+Rows node_rows(const placement::Plan& plan, const std::vector<int64_t>& nodes) {
+  Rows rows;
+  int first = 0;
+  for (size_t node = 0; node < nodes.size(); ++node) {
+    const int count = static_cast<int>(nodes[node]);
+    const int ranks = std::clamp(static_cast<int>(plan.ranks.size()) - first, 0, count);
+    int workers = 0;
+    for (const placement::Engine& engine : plan.engines) {
+      workers += std::max(0, std::min(engine.start + engine.count, first + count) - std::max(engine.start, first));
+    }
+    rows.push_back({"node " + text(static_cast<int64_t>(node)), span_text("device", first, count),
+                    counted(ranks, "trainer rank"), counted(workers, "engine worker")});
+    first += count;
+  }
+  return rows;
+}
+
+Rows rank_rows(const placement::Plan& plan) {
+  Rows rows;
+  for (const placement::TrainerRank& rank : plan.ranks) {
+    const placement::Device& device = plan.devices[static_cast<size_t>(rank.device)];
+    rows.push_back({"rank " + text(rank.rank), "device " + text(rank.device), "node " + text(device.node),
+                    "dp " + text(rank.dp_rank), "tp " + text(rank.tp_rank), "pp " + text(rank.pp_rank),
+                    "cp " + text(rank.cp_rank)});
+  }
+  return rows;
+}
+
+std::string nodes_text(const placement::Engine& engine) {
+  std::vector<std::string> nodes;
+  for (const int node : engine.nodes) nodes.push_back(text(node));
+  return (nodes.size() == 1 ? "node " : "nodes ") + join(nodes, ",");
+}
+
+Rows engine_rows(const ExperimentSpec& spec, const placement::Plan& plan) {
+  Rows rows;
+  for (const placement::Engine& engine : plan.engines) {
+    std::string kind = spec.placement.colocate ? "overflow" : "own devices";
+    std::string peers = "from rank 0";
+    if (engine.colocated) {
+      kind = "colocated";
+      peers = "leader rank " + text(engine.start) + " of " + span_text("rank", engine.start, engine.count);
+    }
+    rows.push_back({"engine " + text(engine.id), span_text("device", engine.start, engine.count), nodes_text(engine),
+                    kind, "weights over " + transport_of(spec, engine), peers});
+  }
+  return rows;
+}
+
+// A heading in a column of its own, as wide as the longest.
+std::string heading(const std::string& name, const std::string& value) {
+  return name + std::string(10 - name.size(), ' ') + value + "\n";
+}
+
+std::string layout_text(const placement::Layout& layout) {
+  return "TP " + text(layout.tp) + " x PP " + text(layout.pp) + " x CP " + text(layout.cp) + " x DP " + text(layout.dp);
+}
+
+std::string batch_text(const ExperimentSpec& spec, const placement::Plan& plan) {
+  const int64_t samples = spec.rollout.rollout_batch_size * spec.rollout.n_samples_per_prompt;
+  return counted(spec.rollout.num_rollout, "rollout") + " of " + counted(spec.rollout.rollout_batch_size, "prompt") +
+         " x " + counted(spec.rollout.n_samples_per_prompt, "sample") + " = " + text(samples) + "; " +
+         counted(spec.trainer.num_steps_per_rollout, "step") + " of " + text(spec.trainer.global_batch_size) + ", " +
+         text(spec.trainer.global_batch_size / plan.layout.dp) + " for each data-parallel rank";
+}
+
+}  // namespace
+
+DeviceMemory device_memory(const ExperimentSpec& spec, const arch::ModelConfig& model) {
+  const auto bytes = [&model](int64_t ranks) {
+    return arch::arena_layout(model, tensor::DType::f32, 0, static_cast<int>(ranks)).total_bytes;
+  };
+  return {4 * bytes(spec.trainer.tensor_model_parallel_size), bytes(spec.placement.rollout_num_gpus_per_engine)};
+}
+
+std::string plan_table(const ExperimentSpec& spec, const placement::Plan& plan,
+                       const std::optional<DeviceMemory>& memory, size_t most_rows) {
+  const auto devices = static_cast<int64_t>(plan.devices.size());
+  const auto ranks = static_cast<int64_t>(plan.ranks.size());
+  const auto engines = static_cast<int64_t>(plan.engines.size());
+  std::string out = heading("plan", spec.name);
+  out += "\n" + heading("devices", counted(devices, "virtual CPU device") + " on " +
+                                       counted(static_cast<int64_t>(spec.placement.nodes.size()), "node"));
+  out += aligned(node_rows(plan, spec.placement.nodes), most_rows, "node");
+  out +=
+      "\n" + heading("trainer", counted(ranks, "rank") + ", " + layout_text(plan.layout) + ", " + spec.trainer.dtype);
+  out += aligned(rank_rows(plan), most_rows, "rank");
+  out += "\n" + heading("engines", counted(engines, "engine") + " of " +
+                                       counted(spec.placement.rollout_num_gpus_per_engine, "device") + ", " +
+                                       spec.engine.backend);
+  out += aligned(engine_rows(spec, plan), most_rows, "engine");
+  out += "\n" + heading("batches", batch_text(spec, plan));
+  if (memory) {
+    out += heading("memory", format_bytes(memory->trainer_bytes) + " for a trainer rank (weights, gradients, AdamW), " +
+                                 format_bytes(memory->engine_bytes) + " of weights for an engine worker");
+  }
+  out += heading("ports", kPorts);
+  return out;
+}
+
+Json plan_json(const ExperimentSpec& spec, const placement::Plan& plan, const std::optional<DeviceMemory>& memory,
+               bool with_uuids) {
+  Json devices = Json::array(), ranks = Json::array(), engines = Json::array();
+  for (const placement::Device& device : plan.devices) {
+    Json one{{"device", device.global}, {"node", device.node}, {"index", device.index}};
+    if (with_uuids) one["uuid"] = device.uuid;
+    devices.push_back(std::move(one));
+  }
+  for (const placement::TrainerRank& rank : plan.ranks) {
+    ranks.push_back({{"rank", rank.rank},
+                     {"device", rank.device},
+                     {"tp", rank.tp_rank},
+                     {"pp", rank.pp_rank},
+                     {"cp", rank.cp_rank},
+                     {"dp", rank.dp_rank}});
+  }
+  for (const placement::Engine& engine : plan.engines) {
+    const Json leader = engine.colocated ? Json(engine.start) : Json(nullptr);
+    engines.push_back({{"engine", engine.id},
+                       {"first_device", engine.start},
+                       {"num_devices", engine.count},
+                       {"nodes", engine.nodes},
+                       {"colocated", engine.colocated},
+                       {"leader", leader},
+                       {"transport", transport_of(spec, engine)}});
+  }
+  const placement::Layout& layout = plan.layout;
+  return {{"name", spec.name},
+          {"device", spec.placement.device},
+          {"nodes", spec.placement.nodes},
+          {"devices", devices},
+          {"layout", {{"tp", layout.tp}, {"pp", layout.pp}, {"cp", layout.cp}, {"dp", layout.dp}}},
+          {"ranks", ranks},
+          {"engines", engines},
+          {"batch",
+           {{"num_rollout", spec.rollout.num_rollout},
+            {"samples_per_rollout", spec.rollout.rollout_batch_size * spec.rollout.n_samples_per_prompt},
+            {"steps_per_rollout", spec.trainer.num_steps_per_rollout},
+            {"global_batch_size", spec.trainer.global_batch_size},
+            {"samples_per_rank", spec.trainer.global_batch_size / layout.dp}}},
+          {"memory_bytes",
+           memory ? Json{{"trainer_rank", memory->trainer_bytes}, {"engine_worker_weights", memory->engine_bytes}}
+                  : Json(nullptr)},
+          {"ports", kPorts}};
+}
+
+}  // namespace vime::spec

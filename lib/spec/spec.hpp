@@ -1,0 +1,158 @@
+// An experiment as plain data: one struct per section of the YAML file, one field per key, under the same name.
+// Field defaults here are the file's defaults. After spec::load every field holds the value that the run uses, derived
+// ones included; what each key means and which values it takes stands in keys.cpp (and in docs/spec.md, which is
+// printed from there).
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+namespace vime::spec {
+
+using std::chrono::milliseconds;
+
+// A number of bytes; written as 512MiB in YAML.
+struct Bytes {
+  uint64_t count = 0;
+  bool operator==(const Bytes&) const = default;
+};
+
+// Exactly one of path and preset is set.
+struct Model {
+  std::optional<std::string> path;
+  std::optional<std::string> preset;
+  std::string tokenizer = "auto";
+  bool operator==(const Model&) const = default;
+};
+
+struct Data {
+  std::string prompt_data;
+  bool rollout_shuffle = false;
+  bool operator==(const Data&) const = default;
+};
+
+struct Reward {
+  std::string type;
+  bool operator==(const Reward&) const = default;
+};
+
+struct Placement {
+  std::string device = "auto";
+  std::vector<int64_t> nodes;
+  bool colocate = false;
+  int64_t actor_num_nodes = 1;
+  int64_t actor_num_gpus_per_node = 1;
+  int64_t rollout_num_gpus = 0;
+  int64_t rollout_num_gpus_per_engine = 1;
+  bool allow_engines_across_nodes = false;
+  bool operator==(const Placement&) const = default;
+};
+
+struct Trainer {
+  int64_t tensor_model_parallel_size = 1;
+  int64_t pipeline_model_parallel_size = 1;
+  int64_t context_parallel_size = 1;
+  int64_t global_batch_size = 0;
+  int64_t num_steps_per_rollout = 0;
+  double lr = 1e-6;
+  double adam_beta1 = 0.9;
+  double adam_beta2 = 0.999;
+  double adam_eps = 1e-8;
+  double weight_decay = 0.01;
+  double clip_grad = 1.0;
+  int64_t max_tokens_per_gpu = 4096;
+  std::string dtype = "auto";
+  bool operator==(const Trainer&) const = default;
+};
+
+struct Algorithm {
+  std::string advantage_estimator = "grpo";
+  double eps_clip = 0.2;
+  double eps_clip_high = 0.2;
+  std::optional<double> eps_clip_c;
+  double entropy_coef = 0.0;
+  double kl_coef = 0.0;
+  double kl_loss_coef = 0.0;
+  bool rewards_normalization = true;
+  bool grpo_std_normalization = true;
+  bool calculate_per_token_loss = false;
+  bool operator==(const Algorithm&) const = default;
+};
+
+struct Rollout {
+  int64_t num_rollout = 0;
+  int64_t rollout_batch_size = 0;
+  int64_t n_samples_per_prompt = 1;
+  int64_t rollout_max_response_len = 0;
+  std::optional<int64_t> rollout_max_prompt_len;
+  double rollout_temperature = 1.0;
+  double rollout_top_p = 1.0;
+  int64_t rollout_top_k = -1;
+  std::vector<int64_t> rollout_stop_token_ids;
+  bool operator==(const Rollout&) const = default;
+};
+
+struct Engine {
+  std::string backend = "embedded";
+  std::optional<int64_t> max_model_len;
+  int64_t max_num_seqs = 256;
+  std::string logprobs_mode = "processed_logprobs";
+  milliseconds startup_timeout{120000};
+  milliseconds request_timeout{600000};
+  bool operator==(const Engine&) const = default;
+};
+
+struct WeightSync {
+  std::string transport = "auto";
+  Bytes update_weight_buffer_size{512ull << 20};
+  milliseconds timeout{900000};
+  bool operator==(const WeightSync&) const = default;
+};
+
+struct Eval {
+  std::optional<int64_t> eval_interval;
+  std::optional<std::string> prompt_data;
+  std::string reward = "exact_match";
+  int64_t num_samples = 256;
+  double temperature = 0.0;
+  int64_t max_response_len = 0;
+  bool skip_eval_before_train = false;
+  bool operator==(const Eval&) const = default;
+};
+
+struct Checkpoint {
+  std::optional<int64_t> save_interval;
+  int64_t keep_last = 2;
+  bool export_hf = true;
+  bool operator==(const Checkpoint&) const = default;
+};
+
+struct Ci {
+  double kl_tolerance = 1e-6;
+  double logprob_gap_tolerance = 1e-4;
+  bool operator==(const Ci&) const = default;
+};
+
+struct ExperimentSpec {
+  std::string name = "experiment";
+  int64_t seed = 1234;
+  bool ci_test = false;
+  Model model;
+  Data data;
+  Reward reward;
+  Placement placement;
+  Trainer trainer;
+  Algorithm algorithm;
+  Rollout rollout;
+  Engine engine;
+  WeightSync weight_sync;
+  Eval eval;
+  Checkpoint checkpoint;
+  Ci ci;
+  bool operator==(const ExperimentSpec&) const = default;
+};
+
+}  // namespace vime::spec

@@ -1,0 +1,111 @@
+#include "spec/print.hpp"
+
+#include <algorithm>
+#include <cstdlib>
+#include <set>
+
+#include "base/files.hpp"
+#include "base/random.hpp"
+#include "spec/keys.hpp"
+#include "spec_text.hpp"
+
+using namespace vime::spec;
+
+namespace {
+
+void check_round_trip(const ExperimentSpec& spec) {
+  const std::string text = to_yaml(spec);
+  CAPTURE(text);
+  const ExperimentSpec again = parse(text, "resolved.yaml");
+  CHECK(again == spec);
+  CHECK(to_yaml(again) == text);
+}
+
+}  // namespace
+
+TEST_CASE("a resolved spec reads back to the same struct") {
+  check_round_trip(sound_with({}));
+  check_round_trip(
+      sound_with({"name=\"123\"", "seed=9007199254740991", "trainer.lr=0.1", "trainer.adam_eps=1.2345678901234567e-300",
+                  "algorithm.eps_clip_c=3", "rollout.rollout_stop_token_ids=[1, 2]", "weight_sync.timeout=1500ms",
+                  "weight_sync.update_weight_buffer_size=1000001", "checkpoint.save_interval=5"}));
+  check_round_trip(sound_with({"rollout.n_samples_per_prompt=1", "trainer.num_steps_per_rollout=2"}));
+  check_round_trip(sound_with(
+      {"placement.colocate=false", "placement.rollout_num_gpus=4", "placement.rollout_num_gpus_per_engine=2"}));
+}
+
+TEST_CASE("numbers read back bit for bit") {
+  for (uint64_t i = 0; i < 500; ++i) {
+    ExperimentSpec spec = sound_with({});
+    spec.trainer.lr = vime::uniform01(i) * (i % 2 == 0 ? 1.0 : 1e-9);
+    CHECK(parse(to_yaml(spec), "r.yaml").trainer.lr == spec.trainer.lr);
+  }
+}
+
+TEST_CASE("model paths with any characters read back") {
+  const vime::TempDir folder;
+  for (const std::string name : {"plain", "with space", "colon: here", "quote\"s", "b\\ack", "#hash",
+                                 "ends:", "h\xc3\xa4usser", "- dash", "{x}"}) {
+    const vime::fs::path path = folder.path() / name;
+    ExperimentSpec spec;
+    spec.model.path = path.string();
+    const std::string text = to_yaml(spec);
+    // The folder does not exist, and the refusal names it as it was read.
+    CAPTURE(text);
+    CHECK(contains(refusal(text), "there is no folder"));
+    vime::make_directories(path);
+    CHECK(contains(refusal(text), "has no config.json"));
+  }
+}
+
+TEST_CASE("every shipped config loads and reads back from its resolved form") {
+  int configs = 0;
+  for (const auto& entry : vime::fs::directory_iterator(VIME_SOURCE_DIR "/configs")) {
+    if (entry.path().extension() != ".yaml") continue;
+    CAPTURE(entry.path().string());
+    check_round_trip(load(entry.path()));
+    ++configs;
+  }
+  CHECK(configs >= 2);
+}
+
+TEST_CASE("the quickstart is the job that the documentation describes") {
+  const ExperimentSpec spec = load(VIME_SOURCE_DIR "/configs/quickstart.yaml");
+  CHECK(spec.ci_test);
+  CHECK(spec.placement.rollout_num_gpus_per_engine == 2);
+  CHECK(spec.trainer.global_batch_size == 256);
+  CHECK(spec.trainer.lr == 2e-3);
+  CHECK(spec.rollout.num_rollout == 250);
+  // The disaggregated config is the same job but for its name and placement.
+  ExperimentSpec other = load(VIME_SOURCE_DIR "/configs/disaggregated.yaml");
+  CHECK_FALSE(other.placement.colocate);
+  CHECK(other.placement.nodes == std::vector<int64_t>{4});
+  other.placement = spec.placement;
+  other.name = spec.name;
+  CHECK(other == spec);
+}
+
+TEST_CASE("no two keys share a field or a path, and every key has a meaning") {
+  ExperimentSpec spec;
+  std::set<const void*> fields;
+  std::set<std::string> paths;
+  size_t keys = 0;
+  for (const Section& section : sections()) {
+    for (const Key& key : section.keys) {
+      fields.insert(std::visit([](auto* field) -> const void* { return field; }, key.field(spec)));
+      paths.insert(key_path(section, key));
+      CHECK(key.doc.size() > 5);
+      CHECK(key.doc.find('\n') == std::string::npos);
+      ++keys;
+    }
+  }
+  CHECK(fields.size() == keys);
+  CHECK(paths.size() == keys);
+}
+
+// VIME_UPDATE_DOCS=1 writes the file instead.
+TEST_CASE("docs/spec.md is what the table prints") {
+  const vime::fs::path file = VIME_SOURCE_DIR "/docs/spec.md";
+  if (std::getenv("VIME_UPDATE_DOCS") != nullptr) vime::write_file_atomic(file, reference_markdown());
+  CHECK(vime::read_file(file) == reference_markdown());
+}
