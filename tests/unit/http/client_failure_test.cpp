@@ -162,6 +162,19 @@ TEST_CASE("destroying the client ends every request once, before the destructor 
   CHECK(cancelled.load() == kCount);
 }
 
+TEST_CASE("requests sent just before the client's end, queued or on their way, end once each") {
+  raw::Listener listener;  // never answers
+  for (int round = 0; round < 200; ++round) {
+    std::atomic<int> cancelled{0};
+    auto client = std::make_unique<Client>();
+    for (int i = 0; i < 5; ++i) {
+      client->send(request_to(listener.url("/x")), [&](Outcome outcome) { cancelled += outcome.cancelled ? 1 : 0; });
+    }
+    client.reset();
+    REQUIRE(cancelled.load() == 5);
+  }
+}
+
 TEST_CASE("a request sent from a callback while the client is destroyed is cancelled too") {
   TestServer server;
   server.start();

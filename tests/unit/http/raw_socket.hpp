@@ -3,12 +3,14 @@
 
 #include <arpa/inet.h>
 #include <netinet/in.h>
+#include <poll.h>
 #include <sys/socket.h>
 #include <sys/time.h>
 #include <unistd.h>
 
 #include <doctest/doctest.h>
 
+#include <chrono>
 #include <cstdint>
 #include <string>
 #include <utility>
@@ -59,6 +61,11 @@ class Connection {
     while (receive_some()) {
     }
     return received_;
+  }
+
+  bool is_reset_within(std::chrono::milliseconds time) const {
+    pollfd error_only{fd_.get(), 0, 0};
+    return ::poll(&error_only, 1, static_cast<int>(time.count())) == 1 && (error_only.revents & POLLERR) != 0;
   }
 
   void shut_down_sending() { ::shutdown(fd_.get(), SHUT_WR); }

@@ -1,6 +1,8 @@
 // What the server makes of bytes on the wire.
 #include <doctest/doctest.h>
 
+#include <chrono>
+
 #include "raw_socket.hpp"
 #include "test_server.hpp"
 
@@ -69,6 +71,18 @@ TEST_CASE("a chunked body is put together, and its length is limited") {
   CHECK(contains(replies_to(server, head + "5\r\nhello\r\n7;ext=1\r\n, world\r\n0\r\n\r\n"), "\r\n\r\nhello, world"));
   CHECK(contains(replies_to(server, head + "f\r\n123456789012345\r\nf\r\n123456789012345\r\n0\r\n\r\n"),
                  "HTTP/1.1 413 "));
+}
+
+TEST_CASE("a client that is refused while it still sends can read the answer to its end") {
+  vime::http::ServerOptions options;
+  options.max_body_bytes = 20;
+  TestServer server(options);
+  server.start();
+  auto connection = raw::Connection::to(server.server.port());
+  connection.send("POST /echo HTTP/1.1\r\nContent-Length: 2000000\r\n\r\n" + std::string(100'000, 'x'));
+  CHECK(contains(connection.receive_all(), "HTTP/1.1 413 "));
+  // A server that closes with bytes unread resets the connection, and far from loopback the answer may be lost with it.
+  CHECK_FALSE(connection.is_reset_within(std::chrono::milliseconds(100)));
 }
 
 TEST_CASE("a client that asks whether to go on is told to") {
