@@ -83,7 +83,7 @@ TEST_CASE("what cannot be started is reported with the reason, and its role is f
   CHECK(failure().find("exec \"no-such-program-of-vime\": No such file or directory") == 0);
   command.argv = {bench.folder.path().string()};
   CHECK(failure() == "exec \"" + bench.folder.path().string() + "\": Permission denied");
-  command.argv = {kHelper, "sleep"};
+  command.argv = {kStandIn, "sleep"};
   command.cwd = "/nowhere";
   CHECK(failure() == "change to folder \"/nowhere\": No such file or directory");
   command.cwd = "";

@@ -103,7 +103,7 @@ Outsider::Outsider(const std::vector<std::string>& argv) {
   words.push_back(nullptr);
   char path[] = "PATH=/usr/bin:/bin";
   char* environment[] = {path, nullptr};
-  const int error = ::posix_spawn(&pid_, kHelper.c_str(), &actions, nullptr, words.data(), environment);
+  const int error = ::posix_spawn(&pid_, kStandIn.c_str(), &actions, nullptr, words.data(), environment);
   posix_spawn_file_actions_destroy(&actions);
   REQUIRE(error == 0);
 }
@@ -139,12 +139,12 @@ std::optional<int> Outsider::wait(milliseconds limit) {
   return status;
 }
 
-Bench::Bench() : run_id("t" + random_token()), agent(kHelper, run_id) {}
+Bench::Bench() : run_id("t" + random_token()), agent(kStandIn, run_id) {}
 
 Command Bench::command(const std::string& role, const std::vector<std::string>& mode) const {
   Command command;
   command.role = role;
-  command.argv = {kHelper};
+  command.argv = {kStandIn};
   command.argv.insert(command.argv.end(), mode.begin(), mode.end());
   command.log_path = log(role);
   return command;

@@ -1,5 +1,5 @@
-// What the tests of this room share: the helper program, polling with a deadline, and a look at /proc of their own, so
-// that the code under test is not its own witness.
+// What the tests of this room share: the stand-in program, polling with a deadline, and a look at /proc of their own,
+// so that the code under test is not its own witness.
 #pragma once
 
 #include <doctest/doctest.h>
@@ -18,7 +18,7 @@ namespace vime::proc::test {
 
 using std::chrono::milliseconds;
 
-inline const std::string kHelper = std::string(VIME_BIN_DIR) + "/proc_test_child";
+inline const std::string kStandIn = std::string(VIME_BIN_DIR) + "/proc_test_child";
 
 // Looks again and again until `holds` is true; false when it is not after `limit`.
 bool eventually(const std::function<bool()>& holds, milliseconds limit = milliseconds(5000));
@@ -33,7 +33,7 @@ size_t open_descriptors(pid_t pid);   // 0 = this process
 // A process started without the code under test; killed and reaped at the end if it has not ended.
 class Outsider {
  public:
-  // argv[0] is only the name it goes by: the program is the helper. No environment but PATH.
+  // argv[0] is only the name it goes by: the program is the stand-in. No environment but PATH.
   explicit Outsider(const std::vector<std::string>& argv);
   ~Outsider();
   Outsider(const Outsider&) = delete;
@@ -71,7 +71,7 @@ struct Bench {
   Agent agent;
 };
 
-// The pids that a child of the helper announced.
+// The pids that a child announced.
 std::vector<pid_t> announced_pids(const Event& ready);
 
 }  // namespace vime::proc::test
