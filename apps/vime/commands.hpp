@@ -14,7 +14,10 @@ namespace vime::app {
 
 using Action = std::function<int()>;
 
+void add_run_command(CLI::App& app, Action& chosen);
 void add_plan_command(CLI::App& app, Action& chosen);
+void add_engine_command(CLI::App& app, Action& chosen);
+void add_trainer_command(CLI::App& app, Action& chosen);
 void add_agent_command(CLI::App& app, Action& chosen);
 
 // CONFIG and --set, which several subcommands take.

@@ -8,6 +8,7 @@
 #include "base/strings.hpp"
 #include "commands.hpp"
 #include "proc/process.hpp"
+#include "worker_module.hpp"
 
 namespace {
 
@@ -15,6 +16,7 @@ using namespace vime;
 
 const char* const kFooter =
     "Examples:\n"
+    "  vime run configs/quickstart.yaml\n"
     "  vime plan configs/quickstart.yaml\n"
     "  vime plan configs/quickstart.yaml --set placement.rollout_num_gpus_per_engine=1\n"
     "\nExit status:\n"
@@ -26,7 +28,10 @@ const char* const kFooter =
     "  130  interrupted\n";
 
 void add_commands(CLI::App& app, app::Action& chosen) {
+  app::add_run_command(app, chosen);
   app::add_plan_command(app, chosen);
+  app::add_engine_command(app, chosen);
+  app::add_trainer_command(app, chosen);
   app::add_agent_command(app, chosen);
 }
 
@@ -101,6 +106,7 @@ int run(int argc, char** argv) {
 
 int main(int argc, char** argv) {
   proc::remember_arguments(argc, argv);
+  app::remember_module_arguments(argc, argv);
   try {
     return run(argc, argv);
   } catch (const Error& error) {

@@ -5,24 +5,50 @@
 
 #include "base/error.hpp"
 #include "base/json.hpp"
-#include "executor/serve.hpp"
+#include "executor/serve_engine.hpp"
 #include "proc/process.hpp"
 #include "trainer/serve.hpp"
+
+namespace {
+
+using namespace vime;
+
+executor::EngineOptions engine_options(const Json& json) {
+  const std::string what = "engine options";
+  executor::EngineOptions options;
+  options.workers.model_dir = json_string(json, "model_dir", what);
+  options.workers.load_weights = json_string(json, "load_format", what) == "auto";
+  options.workers.dtype = "float32";
+  for (const Json& uuid : json_member(json, "device_uuids", what)) options.workers.device_uuids.push_back(uuid.get<std::string>());
+  options.workers.run_id = json_string(json, "run_id", what);
+  options.workers.max_model_len = json_int(json, "max_model_len", what);
+  options.workers.max_num_seqs = json_int(json, "max_num_seqs", what);
+  options.workers.logprobs_mode = json_string(json, "logprobs_mode", what) == "raw_logprobs"
+                                      ? executor::LogprobsMode::raw
+                                      : executor::LogprobsMode::processed;
+  options.workers.control_timeout = std::chrono::milliseconds(json_int(json, "transfer_timeout_ms", what));
+  options.address = json_string(json, "address", what);
+  options.port = static_cast<uint16_t>(json_int(json, "port", what));
+  options.token = json_string(json, "token", what);
+  return options;
+}
+
+}  // namespace
 
 // role: "engine" or "trainer"; options: the role's options as JSON. Returns the exit status.
 extern "C" __attribute__((visibility("default"))) int vime_worker_main(const char* role, const char* options, int argc,
                                                                        char** argv) {
   try {
-    vime::proc::remember_arguments(argc, argv);
-    const vime::Json json = vime::parse_json(options, "worker options", vime::ErrorKind::internal);
-    if (std::string(role) == "engine") return vime::executor::serve_engine(vime::executor::engine_options(json));
-    if (std::string(role) == "trainer") return vime::trainer::serve_trainer(vime::trainer::trainer_options(json));
-    throw vime::Error(vime::ErrorKind::internal, std::string("unknown worker role ") + role);
-  } catch (const vime::Error& error) {
+    proc::remember_arguments(argc, argv);
+    const Json json = parse_json(options, "worker options", ErrorKind::internal);
+    if (std::string(role) == "engine") return executor::serve_engine(engine_options(json));
+    if (std::string(role) == "trainer") return trainer::serve_trainer(trainer::trainer_options(json));
+    throw Error(ErrorKind::internal, std::string("unknown worker role ") + role);
+  } catch (const Error& error) {
     std::fprintf(stderr, "vime %s: %s\n", role, error.what());
-    return vime::exit_status(error.kind());
+    return exit_status(error.kind());
   } catch (const std::exception& error) {
     std::fprintf(stderr, "vime %s: %s\n", role, error.what());
-    return vime::exit_status(vime::ErrorKind::internal);
+    return exit_status(ErrorKind::internal);
   }
 }

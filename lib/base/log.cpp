@@ -4,15 +4,31 @@
 #include <spdlog/sinks/base_sink.h>
 #include <spdlog/spdlog.h>
 
+#include <fcntl.h>
+#include <unistd.h>
+
 #include <atomic>
 #include <cstdio>
 #include <memory>
 #include <mutex>
+#include <utility>
+
+#include "base/error.hpp"
+#include "base/files.hpp"
 
 namespace vime::log {
 namespace {
 
 std::atomic<void (*)(const std::string&)> line_sink{nullptr};
+
+std::mutex tee_mutex;
+UniqueFd tee_file;  // guarded by tee_mutex
+
+void write_to_tee(const std::string& line) {
+  const std::lock_guard lock(tee_mutex);
+  // A full disk must not end a run for the sake of its log; the line is on stderr all the same.
+  if (tee_file && ::write(tee_file.get(), line.data(), line.size()) < 0) return;
+}
 
 // Hands each formatted line to line_sink, or to stderr in one write so that lines of several threads never mix.
 class LineSink final : public spdlog::sinks::base_sink<std::mutex> {
@@ -20,10 +36,12 @@ class LineSink final : public spdlog::sinks::base_sink<std::mutex> {
   void sink_it_(const spdlog::details::log_msg& message) override {
     spdlog::memory_buf_t buffer;
     formatter_->format(message, buffer);
+    const std::string line(buffer.data(), buffer.size());
+    write_to_tee(line);
     if (auto* take_line = line_sink.load()) {
-      take_line(std::string(buffer.data(), buffer.size()));
+      take_line(line);
     } else {
-      std::fwrite(buffer.data(), 1, buffer.size(), stderr);
+      std::fwrite(line.data(), 1, line.size(), stderr);
     }
   }
   void flush_() override { std::fflush(stderr); }
@@ -55,6 +73,16 @@ spdlog::level::level_enum to_spdlog(Level level) {
 void set_level(Level least) { logger().set_level(to_spdlog(least)); }
 
 void set_sink(void (*sink)(const std::string& line)) { line_sink.store(sink); }
+
+void tee_to(const std::string& path) {
+  UniqueFd opened;
+  if (!path.empty()) {
+    opened = UniqueFd(::open(path.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0644));
+    if (!opened) throw_errno(ErrorKind::exhausted, "log file " + path);
+  }
+  const std::lock_guard lock(tee_mutex);
+  tee_file = std::move(opened);
+}
 
 void write(Level level, std::string_view tag, const std::string& text) {
   logger().log(to_spdlog(level), "{}: {}", tag, text);

@@ -366,7 +366,7 @@ Section eval() {
 
 Section checkpoint() {
   return {"checkpoint",
-          "Saving; every run ends with a checkpoint.",
+          "Checkpoints in Hugging Face format; every run ends with one.",
           {{.name = "save_interval",
             .field = FIELD(checkpoint.save_interval),
             .doc = "Save after every so many rollouts; null = only at the end.",
@@ -374,10 +374,7 @@ Section checkpoint() {
            {.name = "keep_last",
             .field = FIELD(checkpoint.keep_last),
             .doc = "Older checkpoints than the last so many are removed.",
-            .limits = count()},
-           {.name = "export_hf",
-            .field = FIELD(checkpoint.export_hf),
-            .doc = "Also write the model in Hugging Face format."}}};
+            .limits = count()}}};
 }
 
 Section ci() {

@@ -126,7 +126,6 @@ struct Eval {
 struct Checkpoint {
   std::optional<int64_t> save_interval;
   int64_t keep_last = 2;
-  bool export_hf = true;
   bool operator==(const Checkpoint&) const = default;
 };
 

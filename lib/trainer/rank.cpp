@@ -1,6 +1,7 @@
 #include "trainer/rank.hpp"
 
 #include <algorithm>
+#include <numeric>
 #include <utility>
 
 #include "algo/reduce.hpp"
@@ -24,19 +25,16 @@ std::vector<weights::PlacedTensor> placed_tensors(const arch::ArenaLayout& layou
 
 }  // namespace
 
-// The ranks of one slot over gloo: never the trainer's tensor-parallel group, whose members may be others.
-class TrainerRank::GlooSlotGroup final : public weights::SlotGroup {
+// The ranks of one slot: never the trainer's tensor-parallel group, whose members may be others.
+class TrainerRank::RankSlotGroup final : public weights::SlotGroup {
  public:
-  GlooSlotGroup(placement::Slot slot, std::unique_ptr<model::GlooGroup> group) : slot_(slot), group_(std::move(group)) {}
+  RankSlotGroup(placement::Slot slot, std::shared_ptr<model::RankGroup> group) : slot_(slot), group_(std::move(group)) {}
   const placement::Slot& slot() const { return slot_; }
-  std::vector<std::string> gather(const std::string& mine) override {
-    std::vector<std::string> texts = group_->all_gather_strings(mine);
-    return group_->rank() == 0 ? texts : std::vector<std::string>{};
-  }
+  std::vector<std::string> gather(const std::string& mine) override { return group_->gather_strings(mine, 0); }
 
  private:
   placement::Slot slot_;
-  std::unique_ptr<model::GlooGroup> group_;
+  std::shared_ptr<model::RankGroup> group_;  // the leader is its rank 0
 };
 
 TrainerRank::TrainerRank(RankOptions options) : options_(std::move(options)) {
@@ -50,25 +48,31 @@ TrainerRank::TrainerRank(RankOptions options) : options_(std::move(options)) {
   }
   decoder_->require_grad(true);
   optimizer_ = std::make_unique<Optimizer>(*decoder_, options_.optimizer);
-  if (options_.rank == 0) store_ = model::GlooStore::serve(options_.host, options_.transfer_timeout);
+  if (options_.rank == 0) meeting_point_ = std::make_unique<model::MeetingPoint>(options_.host);
   log::info("trainer", "rank " + std::to_string(options_.rank) + ": " + options_.config.architecture + ", " +
                            format_bytes(layout.total_bytes) + " of weights");
 }
 
 TrainerRank::~TrainerRank() = default;
 
-uint16_t TrainerRank::store_port() const { return store_ ? store_->port() : 0; }
+uint16_t TrainerRank::meeting_port() const { return meeting_point_ ? meeting_point_->port() : 0; }
 
-void TrainerRank::setup(const std::string& store_host, uint16_t store_port) {
+void TrainerRank::setup(const std::string& meeting_host, uint16_t meeting_port) {
   const int size = static_cast<int>(options_.plan.ranks.size());
-  if (!store_) store_ = model::GlooStore::connect(store_host, store_port, options_.transfer_timeout);
-  world_ = std::make_unique<model::GlooGroup>(*store_, options_.run_id + "/world", options_.rank, size,
-                                              options_.transfer_timeout);
+  const model::Membership membership{"trainer", options_.rank, size, options_.token, options_.transfer_timeout};
+  if (size == 1) {
+    world_ = model::RankGroup::alone("trainer");
+  } else if (meeting_point_) {
+    world_ = model::RankGroup::host(std::move(*meeting_point_), membership);
+  } else {
+    world_ = model::RankGroup::join(meeting_host, meeting_port, membership);
+  }
   for (const placement::Slot& slot : options_.plan.slots) {
-    if (!slot.contains(options_.rank)) continue;
-    auto group = std::make_unique<model::GlooGroup>(*store_, options_.run_id + "/slot-" + std::to_string(slot.engine),
-                                                    options_.rank - slot.start, slot.count, options_.transfer_timeout);
-    slot_groups_[slot.engine] = std::make_unique<GlooSlotGroup>(slot, std::move(group));
+    if (options_.over_network[static_cast<size_t>(slot.engine)]) continue;
+    std::vector<int> ranks(static_cast<size_t>(slot.count));
+    std::iota(ranks.begin(), ranks.end(), slot.start);
+    std::shared_ptr<model::RankGroup> group = world_->subgroup("slot of engine " + std::to_string(slot.engine), ranks);
+    if (group) slot_groups_[slot.engine] = std::make_unique<RankSlotGroup>(slot, std::move(group));
   }
   log::info("trainer", "rank " + std::to_string(options_.rank) + ": joined a world of " + std::to_string(size) + " and " +
                            std::to_string(slot_groups_.size()) + " slot groups");
@@ -165,14 +169,14 @@ PushFigures TrainerRank::push(int64_t version, const std::vector<PushTarget>& ta
     push.init_needed = targets[static_cast<size_t>(engine)].init_needed;
     if (const std::optional<weights::EngineResult> result = weights::push_slot(push)) figures.results.push_back(*result);
   }
-  if (options_.rank == 0 && !options_.plan.overflow_engines.empty()) {
+  std::vector<weights::NetworkTarget> network_targets;
+  for (const placement::Engine& engine : options_.plan.engines) {
+    const auto at = static_cast<size_t>(engine.id);
+    if (options_.over_network[at]) network_targets.push_back({engines[at].get(), engine.count, targets[at].init_needed});
+  }
+  if (options_.rank == 0 && !network_targets.empty()) {
     if (!network_push_) {
       network_push_ = std::make_unique<weights::NetworkPush>(options_.host, options_.token, options_.transfer_timeout);
-    }
-    std::vector<weights::NetworkTarget> network_targets;
-    for (const int id : options_.plan.overflow_engines) {
-      const auto at = static_cast<size_t>(id);
-      network_targets.push_back({engines[at].get(), options_.plan.engines[at].count, targets[at].init_needed});
     }
     std::vector<weights::SourceTensor> sources;
     for (const weights::PlacedTensor& tensor : tensors) sources.push_back({tensor.info, arena_->data() + tensor.offset});

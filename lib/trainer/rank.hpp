@@ -13,7 +13,7 @@
 #include "arch/model_config.hpp"
 #include "http/client.hpp"
 #include "model/decoder.hpp"
-#include "model/gloo.hpp"
+#include "model/rank_group.hpp"
 #include "placement/placement.hpp"
 #include "trainer/optimizer.hpp"
 #include "trainer/policy_step.hpp"
@@ -29,6 +29,7 @@ struct RankOptions {
   std::string token;
   int rank = 0;
   placement::Plan plan;
+  std::vector<bool> over_network;  // by engine: its weights travel over the network, colocated or not
   arch::ModelConfig config;
   std::string model_dir;   // weights are read from here; empty: random weights from `seed`
   uint64_t seed = 0;
@@ -38,7 +39,7 @@ struct RankOptions {
   int64_t global_batch_size = 0;
   uint64_t buffer_bytes = 0;
   std::chrono::milliseconds transfer_timeout{0};
-  std::string host = "127.0.0.1";  // of the network source of pushes
+  std::string host = "127.0.0.1";  // where this rank listens: rank 0's meeting point and network source of pushes
 };
 
 // This rank's share of one optimizer step's figures; the driver adds the ranks' shares up in rank order.
@@ -69,9 +70,9 @@ class TrainerRank {
   explicit TrainerRank(RankOptions options);
   ~TrainerRank();
 
-  // Joins the process groups: the world, then every slot's group in slot order, on every rank alike. Store of rank 0's.
-  void setup(const std::string& store_host, uint16_t store_port);
-  uint16_t store_port() const;  // rank 0 only
+  // Joins the groups: the world at rank 0's meeting point, then every slot's group in slot order, on every rank alike.
+  void setup(const std::string& meeting_host, uint16_t meeting_port);
+  uint16_t meeting_port() const;  // of rank 0; 0 on the others
 
   std::vector<StepFigures> train(const std::string& batch_path);
   // targets: every engine, by id. A failed engine is in the results, not an exception.
@@ -82,7 +83,7 @@ class TrainerRank {
   void save(const std::string& dir) const;
 
  private:
-  class GlooSlotGroup;
+  class RankSlotGroup;
 
   StepFigures train_step(const BatchView& view, const std::vector<rollout::MicroBatch>& mine,
                          const std::vector<rollout::MicroBatch>& all, const std::vector<double>& old_logprobs);
@@ -91,9 +92,9 @@ class TrainerRank {
   std::unique_ptr<weights::SharedArena> arena_;
   std::unique_ptr<model::Decoder> decoder_;
   std::unique_ptr<Optimizer> optimizer_;
-  std::unique_ptr<model::GlooStore> store_;
-  std::unique_ptr<model::GlooGroup> world_;
-  std::map<int, std::unique_ptr<GlooSlotGroup>> slot_groups_;  // of the slots that hold this rank, by engine
+  std::unique_ptr<model::MeetingPoint> meeting_point_;  // of rank 0
+  std::shared_ptr<model::RankGroup> world_;
+  std::map<int, std::unique_ptr<RankSlotGroup>> slot_groups_;  // of the slots that hold this rank, by engine
   http::Client client_;
   std::unique_ptr<weights::NetworkPush> network_push_;
 };

@@ -8,16 +8,15 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "base/deadline.hpp"
 #include "base/error.hpp"
-#include "base/files.hpp"
 
 extern char** environ;
 
 namespace vime::e2e {
 namespace {
 
-pid_t spawn(const std::vector<std::string>& argv, const fs::path& out, const fs::path& err) {
+pid_t spawn(const std::vector<std::string>& argv, const std::vector<std::string>& env, const fs::path& out,
+            const fs::path& err) {
   posix_spawn_file_actions_t actions;
   posix_spawn_file_actions_init(&actions);
   posix_spawn_file_actions_addopen(&actions, STDIN_FILENO, "/dev/null", O_RDONLY, 0);
@@ -26,8 +25,12 @@ pid_t spawn(const std::vector<std::string>& argv, const fs::path& out, const fs:
   std::vector<char*> pointers;
   for (const std::string& argument : argv) pointers.push_back(const_cast<char*>(argument.c_str()));
   pointers.push_back(nullptr);
+  std::vector<char*> variables;
+  for (const std::string& variable : env) variables.push_back(const_cast<char*>(variable.c_str()));
+  for (char** variable = environ; *variable != nullptr; ++variable) variables.push_back(*variable);
+  variables.push_back(nullptr);
   pid_t pid = 0;
-  const int error = posix_spawnp(&pid, pointers[0], &actions, nullptr, pointers.data(), environ);
+  const int error = posix_spawnp(&pid, pointers[0], &actions, nullptr, pointers.data(), variables.data());
   posix_spawn_file_actions_destroy(&actions);
   if (error != 0) throw Error(ErrorKind::refused, "start " + argv[0] + ": " + errno_text(error));
   return pid;
@@ -50,22 +53,39 @@ std::string vime_binary() {
   return std::string(VIME_BIN_DIR) + "/vime";
 }
 
-Outcome run_program(const std::vector<std::string>& argv, std::chrono::milliseconds timeout) {
-  const TempDir folder;
-  const fs::path out = folder.path() / "out", err = folder.path() / "err";
+Program::Program(const std::vector<std::string>& argv, const std::vector<std::string>& env)
+    : begin_(SteadyClock::now()), pid_(spawn(argv, env, folder_.path() / "out", folder_.path() / "err")) {}
+
+Program::~Program() {
+  if (reaped_) return;
+  kill(pid_, SIGKILL);
+  waitpid(pid_, nullptr, 0);
+}
+
+void Program::send_signal(int signal) const { kill(pid_, signal); }
+
+bool Program::has_ended() const {
+  siginfo_t info{};
+  return waitid(P_PID, static_cast<id_t>(pid_), &info, WEXITED | WNOHANG | WNOWAIT) == 0 && info.si_pid == pid_;
+}
+
+Outcome Program::wait(std::chrono::milliseconds timeout) {
   Outcome outcome;
-  const auto begin = SteadyClock::now();
-  const pid_t pid = spawn(argv, out, err);
-  outcome.timed_out = !wait_for_end(pid, timeout);
-  if (outcome.timed_out) kill(pid, SIGKILL);
+  outcome.timed_out = !wait_for_end(pid_, timeout);
+  if (outcome.timed_out) kill(pid_, SIGKILL);
   int status = 0;
-  waitpid(pid, &status, 0);
-  outcome.seconds = seconds_since(begin);
+  waitpid(pid_, &status, 0);
+  reaped_ = true;
+  outcome.seconds = seconds_since(begin_);
   if (WIFEXITED(status)) outcome.status = WEXITSTATUS(status);
   if (WIFSIGNALED(status)) outcome.signal = WTERMSIG(status);
-  outcome.out = read_file(out);
-  outcome.err = read_file(err);
+  outcome.out = read_file(folder_.path() / "out");
+  outcome.err = read_file(folder_.path() / "err");
   return outcome;
+}
+
+Outcome run_program(const std::vector<std::string>& argv, std::chrono::milliseconds timeout) {
+  return Program(argv).wait(timeout);
 }
 
 Outcome run_vime(std::vector<std::string> arguments, std::chrono::milliseconds timeout) {

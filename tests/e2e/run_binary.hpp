@@ -6,6 +6,9 @@
 #include <string>
 #include <vector>
 
+#include "base/deadline.hpp"
+#include "base/files.hpp"
+
 namespace vime::e2e {
 
 struct Outcome {
@@ -18,6 +21,27 @@ struct Outcome {
 
 // Path of the built binary.
 std::string vime_binary();
+
+// A program under way. Its output goes to files of its own; the destructor kills it if it still runs.
+class Program {
+ public:
+  // env: "NAME=value", added to this process's environment.
+  explicit Program(const std::vector<std::string>& argv, const std::vector<std::string>& env = {});
+  ~Program();
+  Program(const Program&) = delete;
+  Program& operator=(const Program&) = delete;
+
+  void send_signal(int signal) const;
+  bool has_ended() const;
+  // Kills it at the deadline.
+  Outcome wait(std::chrono::milliseconds timeout);
+
+ private:
+  TempDir folder_;
+  SteadyClock::time_point begin_;
+  int pid_ = 0;
+  bool reaped_ = false;
+};
 
 Outcome run_program(const std::vector<std::string>& argv, std::chrono::milliseconds timeout);
 Outcome run_vime(std::vector<std::string> arguments, std::chrono::milliseconds timeout = std::chrono::seconds(30));

@@ -2,6 +2,7 @@
 
 #include <doctest/doctest.h>
 
+#include <algorithm>
 #include <cstring>
 #include <numeric>
 #include <vector>
@@ -19,7 +20,9 @@ std::vector<float> random_floats(size_t count, uint64_t key) {
   return values;
 }
 
-const std::byte* bytes_of(const std::vector<float>& values) { return reinterpret_cast<const std::byte*>(values.data()); }
+const std::byte* bytes_of(const std::vector<float>& values) {
+  return reinterpret_cast<const std::byte*>(values.data());
+}
 
 }  // namespace
 

@@ -44,7 +44,8 @@ TEST_CASE("tensors come from the own device's handle, in manifest order, foreign
   Receiver receiver(0, kUuid, kTimeout);
   receiver.init({{"backend", "shm"}});
   std::vector<std::pair<std::string, std::vector<float>>> got;
-  receiver.receive(update.info, [&](const tensor::TensorView& view) { got.emplace_back(view.info.name, values_of(view)); });
+  receiver.receive(update.info,
+                   [&](const tensor::TensorView& view) { got.emplace_back(view.info.name, values_of(view)); });
   REQUIRE(got.size() == 2);
   CHECK(got[0] == std::pair<std::string, std::vector<float>>{"a", {1, 2}});
   CHECK(got[1] == std::pair<std::string, std::vector<float>>{"b", {3, 4}});
@@ -83,16 +84,20 @@ TEST_CASE("tensors that leave the handle or the shared memory are refused") {
 TEST_CASE("an update before init and an unknown backend are refused") {
   const Update update(kUuid);
   Receiver receiver(0, kUuid, kTimeout);
-  CHECK_THROWS_WITH_AS(receiver.receive(update.info, [](const tensor::TensorView&) {}), doctest::Contains("not initialized"),
-                       Error);
+  CHECK_THROWS_WITH_AS(receiver.receive(update.info, [](const tensor::TensorView&) {}),
+                       doctest::Contains("not initialized"), Error);
   CHECK_THROWS_WITH_AS(receiver.init({{"backend", "pigeon"}}), doctest::Contains("pigeon"), Error);
 }
 
 TEST_CASE("over the network the bytes of the announced update arrive") {
   TcpSource source("127.0.0.1", "t", 3);
   Receiver receiver(1, kUuid, kTimeout);
-  const Json init = {{"backend", "tcp"}, {"master_address", "127.0.0.1"}, {"master_port", source.port()},
-                     {"rank_offset", 1}, {"world_size", 3},               {"token", "t"}};
+  const Json init = {{"backend", "tcp"},
+                     {"master_address", "127.0.0.1"},
+                     {"master_port", source.port()},
+                     {"rank_offset", 1},
+                     {"world_size", 3},
+                     {"token", "t"}};
   receiver.init(init);
   CHECK(source.connected() == std::vector<int>{2});
   const Bucket bucket = pack_buckets({{"a", DType::f32, {3}}}, 100)[0];

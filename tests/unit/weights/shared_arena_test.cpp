@@ -58,9 +58,11 @@ TEST_CASE("a handle of another arena, of no arena or of no process is refused") 
   recycled.back() = recycled.back() == '0' ? '1' : '0';  // the same descriptor, another arena's nonce
   CHECK_THROWS_WITH_AS(SharedMapping{recycled}, doctest::Contains("another arena"), Error);
   CHECK_THROWS_WITH_AS(SharedMapping{"memfd:1:2"}, doctest::Contains("expected memfd:<pid>:<fd>:<nonce>"), Error);
-  CHECK_THROWS_WITH_AS(SharedMapping{"memfd:999999999:3:" + std::string(32, 'a')}, doctest::Contains("No such file"), Error);
+  CHECK_THROWS_WITH_AS(SharedMapping{"memfd:999999999:3:" + std::string(32, 'a')}, doctest::Contains("No such file"),
+                       Error);
   const int fd = ::memfd_create("other", MFD_CLOEXEC);
-  CHECK_THROWS_WITH_AS(SharedMapping("memfd:" + std::to_string(::getpid()) + ":" + std::to_string(fd) + ":" + std::string(32, 'a')),
-                       doctest::Contains("not an arena"), Error);
+  CHECK_THROWS_WITH_AS(
+      SharedMapping("memfd:" + std::to_string(::getpid()) + ":" + std::to_string(fd) + ":" + std::string(32, 'a')),
+      doctest::Contains("not an arena"), Error);
   ::close(fd);
 }

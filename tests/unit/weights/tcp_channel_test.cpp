@@ -25,7 +25,9 @@ std::vector<std::byte> random_bytes(size_t count, uint64_t key) {
   return bytes;
 }
 
-bool never(int) { return false; }
+bool never(int) {
+  return false;
+}
 
 }  // namespace
 
@@ -55,8 +57,8 @@ TEST_CASE("every receiver gets every message in order, byte for byte") {
 
 TEST_CASE("a wrong token or rank is refused and the receiver says so") {
   TcpSource source("127.0.0.1", "token", 2);
-  CHECK_THROWS_WITH_AS((TcpReceiver{{"127.0.0.1", source.port(), "other"}, 1, kTimeout}), doctest::Contains("refused rank 1"),
-                       Error);
+  CHECK_THROWS_WITH_AS((TcpReceiver{{"127.0.0.1", source.port(), "other"}, 1, kTimeout}),
+                       doctest::Contains("refused rank 1"), Error);
   CHECK_THROWS_AS((TcpReceiver{{"127.0.0.1", source.port(), "token"}, 2, kTimeout}), Error);
   CHECK_THROWS_AS((TcpReceiver{{"127.0.0.1", source.port(), "token"}, 0, kTimeout}), Error);
   CHECK(source.connected().empty());
@@ -100,7 +102,8 @@ TEST_CASE("a message of another size than announced is an error with both sizes"
   const auto bytes = random_bytes(100, 1);
   CHECK(source.send({1}, bytes.data(), 100, kTimeout, never).empty());
   std::vector<std::byte> into(101);
-  CHECK_THROWS_WITH_AS(receiver.receive(into.data(), 101), doctest::Contains("has 100 bytes, the request announced 101"), Error);
+  CHECK_THROWS_WITH_AS(receiver.receive(into.data(), 101),
+                       doctest::Contains("has 100 bytes, the request announced 101"), Error);
 }
 
 TEST_CASE("a receiver whose source goes or says nothing ends with an error that names it") {
@@ -111,7 +114,8 @@ TEST_CASE("a receiver whose source goes or says nothing ends with an error that 
   CHECK_THROWS_WITH_AS(receiver.receive(&into, 1), doctest::Contains("within 200 ms"), Error);
   source.reset();
   CHECK_THROWS_WITH_AS(receiver.receive(&into, 1), doctest::Contains("closed by the peer"), Error);
-  CHECK_THROWS_WITH_AS((TcpReceiver{{"127.0.0.1", port, "token"}, 1, kTimeout}), doctest::Contains("127.0.0.1:"), Error);
+  CHECK_THROWS_WITH_AS((TcpReceiver{{"127.0.0.1", port, "token"}, 1, kTimeout}), doctest::Contains("127.0.0.1:"),
+                       Error);
 }
 
 TEST_CASE("a stranger on the port is turned away and the channel serves on") {

@@ -1,0 +1,96 @@
+#include "loop/push.hpp"
+
+#include <charconv>
+#include <map>
+#include <string>
+
+#include "base/error.hpp"
+#include "base/strings.hpp"
+
+namespace vime::loop {
+namespace {
+
+std::map<std::string, uint64_t> parse_checksums(const Json& reply, const std::string& what) {
+  std::map<std::string, uint64_t> sums;
+  for (const auto& [name, digits] : json_member(reply, "checksums", what).items()) {
+    const auto text = digits.get<std::string>();
+    std::from_chars(text.data(), text.data() + text.size(), sums[name], 16);
+  }
+  return sums;
+}
+
+// Every engine must be in exactly one rank's results, without an error.
+void require_all_engines(const std::vector<Json>& replies, int engines) {
+  std::vector<int> seen(static_cast<size_t>(engines), 0);
+  std::vector<std::string> problems;
+  for (size_t rank = 0; rank < replies.size(); ++rank) {
+    const std::string what = "trainer rank " + std::to_string(rank) + ": /push";
+    for (const Json& result : json_member(replies[rank], "results", what)) {
+      const auto engine = json_int(result, "engine", what);
+      VIME_CHECK(engine >= 0 && engine < engines, "engine " + std::to_string(engine));
+      ++seen[static_cast<size_t>(engine)];
+      const std::string error = json_string(result, "error", what);
+      if (!error.empty()) problems.push_back("push by trainer rank " + std::to_string(rank) + ": " + error);
+    }
+  }
+  for (int engine = 0; engine < engines; ++engine) {
+    const int times = seen[static_cast<size_t>(engine)];
+    if (times != 1) {
+      problems.push_back("engine " + std::to_string(engine) + " was pushed by " + std::to_string(times) +
+                         " ranks, expected one");
+    }
+  }
+  if (!problems.empty()) throw Error(ErrorKind::process_failed, join(problems, "\n"));
+}
+
+}  // namespace
+
+WeightPush::WeightPush(fleet::Fleet& fleet, TrainerGroup& trainers, weights::VersionLedger ledger, bool compare_contents)
+    : fleet_(fleet), trainers_(trainers), ledger_(ledger), compare_contents_(compare_contents) {}
+
+PushReport WeightPush::run() {
+  PushReport report;
+  report.version = ledger_.take_candidate();
+  Json engines = Json::array();
+  for (int id = 0; id < fleet_.size(); ++id) {
+    const weights::EngineAddress& address = fleet_.engine(id).address();
+    engines.push_back({{"id", id}, {"url", address.url}, {"token", address.token}, {"init", !initialised_.contains(id)}});
+  }
+  const auto start = SteadyClock::now();
+  fleet_.pause_all();
+  const std::vector<Json> replies =
+      trainers_.call_all("/push", {{"version", report.version}, {"engines", engines}, {"checksums", compare_contents_}});
+  require_all_engines(replies, fleet_.size());
+  for (int id = 0; id < fleet_.size(); ++id) initialised_.insert(id);
+
+  const std::vector<std::string> problems = weights::version_problems(report.version, fleet_.versions());
+  if (!problems.empty()) throw Error(ErrorKind::check_failed, join(problems, "\n"));
+  if (compare_contents_) compare(replies);
+  ledger_.commit(report.version);
+  fleet_.resume_all();
+  report.pause_s = seconds_since(start);
+  for (size_t rank = 0; rank < replies.size(); ++rank) {
+    const std::string what = "trainer rank " + std::to_string(rank) + ": /push";
+    report.prepare_s = std::max(report.prepare_s, json_number(replies[rank], "prepare_s", what));
+    report.extra_bytes += static_cast<uint64_t>(json_int(replies[rank], "extra_bytes", what));
+  }
+  return report;
+}
+
+// The ranks are data-parallel copies, so their contents must be equal among themselves as well.
+void WeightPush::compare(const std::vector<Json>& replies) {
+  const std::map<std::string, uint64_t> expected = parse_checksums(replies.front(), "trainer rank 0: /push");
+  std::map<std::string, std::map<std::string, uint64_t>> others;
+  for (size_t rank = 1; rank < replies.size(); ++rank) {
+    const std::string name = "trainer rank " + std::to_string(rank);
+    others[name] = parse_checksums(replies[rank], name + ": /push");
+  }
+  for (int id = 0; id < fleet_.size(); ++id) others["engine " + std::to_string(id)] = fleet_.engine(id).checksums();
+  const std::vector<std::string> problems = weights::checksum_problems(expected, others);
+  if (!problems.empty()) {
+    throw Error(ErrorKind::check_failed, "contents of version " + std::to_string(ledger_.ever_sent()) +
+                                             " differ: " + join(problems, "\n"));
+  }
+}
+
+}  // namespace vime::loop

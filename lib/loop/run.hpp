@@ -1,0 +1,21 @@
+// `vime run`: the synchronous loop. push; eval; then for every step: generate, reward, train, save, push, eval.
+#pragma once
+
+#include <string>
+
+#include "base/files.hpp"
+#include "spec/spec.hpp"
+
+namespace vime::loop {
+
+struct RunOptions {
+  spec::ExperimentSpec spec;
+  fs::path run_dir;
+  bool quiet = false;        // no progress line and no closing summary
+  std::string vime_binary;   // starts agent, trainer ranks and engines
+};
+
+// Runs to the end and returns the exit status; summary.json says the same. Throws Error only before anything was started.
+int execute_run(const RunOptions& options);
+
+}  // namespace vime::loop

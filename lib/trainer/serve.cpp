@@ -1,0 +1,189 @@
+#include "trainer/serve.hpp"
+
+#include <poll.h>
+
+#include <cmath>
+#include <condition_variable>
+#include <deque>
+#include <functional>
+#include <mutex>
+#include <utility>
+
+#include "base/deadline.hpp"
+#include "base/error.hpp"
+#include "base/files.hpp"
+#include "base/log.hpp"
+#include "base/strings.hpp"
+#include "http/server.hpp"
+#include "proc/agent.hpp"
+#include "proc/process.hpp"
+#include "spec/load.hpp"
+#include "spec/placement_request.hpp"
+#include "trainer/rank.hpp"
+
+namespace vime::trainer {
+namespace {
+
+// Commands on their way from the HTTP thread to the one that computes.
+class CommandQueue {
+ public:
+  void push(std::function<void()> command) {
+    const std::lock_guard lock(mutex_);
+    commands_.push_back(std::move(command));
+    changed_.notify_one();
+  }
+  // The next command, or nothing after a moment without one.
+  std::function<void()> pop() {
+    std::unique_lock lock(mutex_);
+    changed_.wait_for(lock, milliseconds(50), [&] { return !commands_.empty(); });
+    if (commands_.empty()) return {};
+    std::function<void()> command = std::move(commands_.front());
+    commands_.pop_front();
+    return command;
+  }
+
+ private:
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  std::deque<std::function<void()>> commands_;
+};
+
+RankOptions rank_options(const TrainerOptions& options) {
+  const spec::ExperimentSpec spec = spec::load(fs::path(options.run_dir) / "spec.yaml");
+  RankOptions rank;
+  rank.run_id = options.run_id;
+  rank.token = options.token;
+  rank.rank = options.rank;
+  rank.plan = placement::make_plan(spec::placement_request(spec, options.run_id));
+  for (const placement::Engine& engine : rank.plan.engines) {
+    rank.over_network.push_back(spec::transport_of(spec, engine) == "tcp");
+  }
+  rank.config = arch::read_config(fs::path(options.run_dir) / "model");
+  rank.model_dir = spec.model.path.value_or("");
+  rank.seed = static_cast<uint64_t>(spec.seed);
+  rank.optimizer = {spec.trainer.lr,           spec.trainer.adam_beta1,   spec.trainer.adam_beta2,
+                    spec.trainer.adam_eps,     spec.trainer.weight_decay, spec.trainer.clip_grad};
+  rank.policy.loss.type = algo::policy_loss_type(spec.algorithm.advantage_estimator);
+  rank.policy.loss.eps_clip = spec.algorithm.eps_clip;
+  rank.policy.loss.eps_clip_high = spec.algorithm.eps_clip_high;
+  rank.policy.loss.eps_clip_c = spec.algorithm.eps_clip_c;
+  rank.policy.loss.reducer =
+      spec.algorithm.calculate_per_token_loss ? algo::Reducer::token_mean : algo::Reducer::sample_mean;
+  rank.policy.temperature = spec.rollout.rollout_temperature;
+  rank.policy.entropy_coef = spec.algorithm.entropy_coef;
+  rank.max_tokens_per_gpu = spec.trainer.max_tokens_per_gpu;
+  rank.global_batch_size = spec.trainer.global_batch_size;
+  rank.buffer_bytes = spec.weight_sync.update_weight_buffer_size.count;
+  rank.transfer_timeout = spec.weight_sync.timeout;
+  return rank;
+}
+
+// JSON has no NaN; null stands for one, and the driver turns it back.
+Json number(double value) { return std::isfinite(value) ? Json(value) : Json(nullptr); }
+
+Json figures_json(const StepFigures& figures) {
+  const algo::LossTerms& terms = figures.terms;
+  return {{"sums",
+           {{"train/loss", number(terms.loss)},
+            {"train/pg_loss", number(terms.pg_loss)},
+            {"train/pg_clipfrac", number(terms.pg_clipfrac)},
+            {"train/ppo_kl", number(terms.ppo_kl)},
+            {"train/ppo_kl_abs", number(terms.ppo_kl_abs)},
+            {"train/train_rollout_logprob_abs_diff", number(terms.train_rollout_logprob_abs_diff)},
+            {"train/entropy_loss", number(figures.entropy)},
+            {"rollout/log_probs", number(figures.logprob)},
+            {"train/tokens", figures.tokens}}},
+          {"same",
+           {{"train/grad_norm", number(figures.grad_norm)},
+            {"train/lr", figures.lr},
+            {"train/step_applied", figures.applied ? 1 : 0}}}};
+}
+
+Json handle_setup(TrainerRank& rank, const Json& body) {
+  rank.setup(json_string(body, "meeting_host", "/setup"), static_cast<uint16_t>(json_int(body, "meeting_port", "/setup")));
+  return Json::object();
+}
+
+Json handle_train(TrainerRank& rank, const Json& body) {
+  Json steps = Json::array();
+  for (const StepFigures& figures : rank.train(json_string(body, "batch", "/train"))) steps.push_back(figures_json(figures));
+  return {{"steps", steps}};
+}
+
+Json handle_push(TrainerRank& rank, const Json& body) {
+  std::vector<PushTarget> targets;
+  for (const Json& engine : json_member(body, "engines", "/push")) {
+    targets.push_back({{static_cast<int>(json_int(engine, "id", "/push")), json_string(engine, "url", "/push"),
+                        json_string(engine, "token", "/push")},
+                       json_bool(engine, "init", "/push")});
+  }
+  const PushFigures figures = rank.push(json_int(body, "version", "/push"), targets);
+  Json results = Json::array();
+  for (const weights::EngineResult& result : figures.results) {
+    results.push_back({{"engine", result.engine}, {"error", result.error}});
+  }
+  Json reply = {{"results", results}, {"prepare_s", figures.prepare_s}, {"extra_bytes", figures.extra_bytes}};
+  if (json_bool(body, "checksums", "/push")) {
+    Json sums = Json::object();
+    for (const auto& [name, sum] : rank.checksums()) sums[name] = hex(sum);
+    reply["checksums"] = sums;
+  }
+  return reply;
+}
+
+Json handle_save(TrainerRank& rank, const Json& body) {
+  rank.save(json_string(body, "dir", "/save"));
+  return Json::object();
+}
+
+void add_command(http::Server& server, CommandQueue& queue, TrainerRank& rank, const std::string& path,
+                 Json (*handle)(TrainerRank&, const Json&)) {
+  server.route("POST", path, [&queue, &rank, path, handle](const http::ServerRequest& request, http::Responder responder) {
+    const Json body = parse_json(request.body, "body of " + path, ErrorKind::refused);
+    queue.push([&rank, path, handle, body, responder] {
+      try {
+        responder.respond({200, handle(rank, body).dump()});
+      } catch (const Error& error) {
+        log::error("trainer", path + ": " + error.what());
+        responder.respond(http::error_response(500, error.what()));
+      } catch (const std::exception& error) {  // LibTorch's own
+        log::error("trainer", path + ": " + error.what());
+        responder.respond(http::error_response(500, error.what()));
+      }
+    });
+  });
+}
+
+}  // namespace
+
+TrainerOptions trainer_options(const Json& json) {
+  const std::string what = "trainer options";
+  return {json_string(json, "run_dir", what), json_string(json, "run_id", what), json_string(json, "token", what),
+          static_cast<int>(json_int(json, "rank", what))};
+}
+
+int serve_trainer(const TrainerOptions& options) {
+  proc::set_title("vime trainer " + std::to_string(options.rank) + " " + options.run_id);
+  proc::watch_interrupts();
+  // One thread per virtual device: the devices share the machine's cores, and results do not depend on how many there are.
+  at::set_num_threads(1);
+  TrainerRank rank(rank_options(options));
+  CommandQueue queue;
+  http::ServerOptions server_options;
+  server_options.token = options.token;
+  http::Server server(server_options);
+  server.route("GET", "/health", [](const http::ServerRequest&, http::Responder responder) { responder.respond({200, ""}); });
+  add_command(server, queue, rank, "/setup", handle_setup);
+  add_command(server, queue, rank, "/train", handle_train);
+  add_command(server, queue, rank, "/push", handle_push);
+  add_command(server, queue, rank, "/save", handle_save);
+  server.start();
+  proc::announce_ready({{"port", server.port()}, {"meeting_port", rank.meeting_port()}});
+  while (!proc::interrupted()) {
+    if (const std::function<void()> command = queue.pop()) command();
+  }
+  server.stop();
+  return 0;
+}
+
+}  // namespace vime::trainer

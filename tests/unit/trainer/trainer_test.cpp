@@ -1,0 +1,174 @@
+#include <doctest/doctest.h>
+
+#include <cmath>
+#include <limits>
+
+#include "algo/reduce.hpp"
+#include "base/random.hpp"
+#include "model/decoder.hpp"
+#include "trainer/optimizer.hpp"
+#include "trainer/policy_step.hpp"
+
+using namespace vime;
+using namespace vime::trainer;
+
+namespace {
+
+struct TinyModel {
+  arch::ModelConfig config = arch::preset("tiny", 18);
+  std::vector<std::byte> arena{arch::arena_layout(config, tensor::DType::f32, 0, 1).total_bytes};
+  model::Decoder decoder{config, tensor::DType::f32, model::single_rank(), arena.data()};
+
+  explicit TinyModel(uint64_t seed) {
+    model::init_weights(decoder, seed);
+    decoder.require_grad(true);
+  }
+};
+
+// Six samples of different lengths, one with an empty response, one with a masked token.
+rollout::TrainBatch make_batch() {
+  rollout::TrainBatch batch;
+  const int64_t responses[] = {4, 2, 0, 3, 4, 1};
+  for (int64_t i = 0; i < 6; ++i) {
+    const int64_t prompt = 3 + i % 3;
+    batch.sample_indices.push_back(i);
+    batch.lengths.push_back(prompt + responses[i]);
+    batch.response_lengths.push_back(responses[i]);
+    batch.advantages.push_back(i % 2 == 0 ? 0.7 : -1.1);
+    for (int64_t t = 0; t < prompt + responses[i]; ++t) {
+      batch.tokens.push_back(static_cast<int64_t>(mix_key(1, static_cast<uint64_t>(i), static_cast<uint64_t>(t)) % 18));
+    }
+    for (int64_t t = 0; t < responses[i]; ++t) {
+      batch.loss_mask.push_back(i == 4 && t == 1 ? 0 : 1);
+      batch.rollout_logprobs.push_back(-2.5);
+    }
+  }
+  return batch;
+}
+
+const rollout::MicroBatch kAll = {0, 1, 2, 3, 4, 5};
+
+std::vector<double> old_of(const TinyModel& model, const BatchView& view) {
+  return response_logprobs(model.decoder, view, kAll, 1.0);
+}
+
+double denominator_of(const rollout::TrainBatch& batch) {
+  return algo::loss_denominator(algo::Reducer::sample_mean, batch.loss_mask, batch.response_lengths);
+}
+
+}  // namespace
+
+TEST_CASE("with old log-probs of the same weights the KL of the first step is exactly zero, with others it is not") {
+  TinyModel model(1), other(2);
+  const rollout::TrainBatch batch = make_batch();
+  const BatchView view(batch);
+  Optimizer optimizer(model.decoder, {});
+  const auto same = backward(model.decoder, view, kAll, old_of(model, view), denominator_of(batch), {});
+  CHECK(same.terms.ppo_kl_abs == 0.0);
+  CHECK(same.terms.ppo_kl == 0.0);
+  // The fault that --ci-test is there to find: old log-probs of other weights.
+  const auto different = backward(model.decoder, view, kAll, old_of(other, view), denominator_of(batch), {});
+  CHECK(different.terms.ppo_kl_abs > 1e-6);
+}
+
+TEST_CASE("micro-batches add up to the gradient and the figures of the whole batch") {
+  TinyModel model(1);
+  const rollout::TrainBatch batch = make_batch();
+  const BatchView view(batch);
+  PolicyOptions options;
+  options.entropy_coef = 0.01;
+  Optimizer optimizer(model.decoder, {});
+  const std::vector<double> old = old_of(model, view);
+  const auto whole = backward(model.decoder, view, kAll, old, denominator_of(batch), options);
+  const torch::Tensor expected = optimizer.flat_gradient().clone();
+  CHECK(expected.norm().item<double>() > 1e-3);
+  optimizer.zero_gradient();
+  double loss = 0.0;
+  for (const rollout::MicroBatch& part : std::vector<rollout::MicroBatch>{{0, 5}, {2}, {1, 3, 4}}) {
+    loss += backward(model.decoder, view, part, old, denominator_of(batch), options).terms.loss;
+  }
+  CHECK(loss == doctest::Approx(whole.terms.loss).epsilon(1e-5));
+  const double difference = (optimizer.flat_gradient() - expected).norm().item<double>();
+  CHECK(difference < 1e-5 * expected.norm().item<double>());
+}
+
+TEST_CASE("the gradient is the derivative of the loss") {
+  TinyModel model(3);
+  const rollout::TrainBatch batch = make_batch();
+  const BatchView view(batch);
+  PolicyOptions options;
+  options.entropy_coef = 0.1;
+  options.temperature = 0.8;
+  Optimizer optimizer(model.decoder, {});
+  const std::vector<double> old = response_logprobs(model.decoder, view, kAll, 0.8);
+  const auto loss = [&] {
+    optimizer.zero_gradient();
+    return backward(model.decoder, view, kAll, old, denominator_of(batch), options).terms.loss;
+  };
+  loss();
+  const torch::Tensor gradient = optimizer.flat_gradient().clone();
+  const torch::Tensor direction = gradient / gradient.norm();
+  const auto move = [&](double by) {
+    const torch::NoGradGuard no_grad;
+    int64_t offset = 0;
+    for (auto& parameter : model.decoder.parameters()) {
+      const int64_t count = parameter.value.numel();
+      parameter.value.add_(direction.narrow(0, offset, count).view(parameter.value.sizes()), by);
+      offset += count;
+    }
+  };
+  // Central difference; float32 forward passes leave about 1e-7 / step of noise, the third derivative about step^2.
+  const double step = 1e-2;
+  move(step);
+  const double up = loss();
+  move(-2 * step);
+  const double down = loss();
+  CHECK((up - down) / (2 * step) == doctest::Approx(gradient.norm().item<double>()).epsilon(0.01));
+}
+
+TEST_CASE("AdamW follows its equations, clips by the global norm, and leaves weights alone on a bad gradient") {
+  TinyModel model(1);
+  OptimizerOptions options;
+  options.lr = 0.01;
+  options.weight_decay = 0.1;
+  options.clip_grad = 1.0;
+  Optimizer optimizer(model.decoder, options);
+  const auto first_matrix = [&] { return model.decoder.parameters().front().value.flatten()[0].item<double>(); };
+  const int64_t elements = optimizer.flat_gradient().numel();
+  double weight = first_matrix(), m = 0, v = 0;
+  for (int step = 1; step <= 3; ++step) {
+    optimizer.flat_gradient().fill_(0.5);
+    const double norm = 0.5 * std::sqrt(static_cast<double>(elements));
+    const auto result = optimizer.step();
+    CHECK(result.applied);
+    CHECK(result.grad_norm == doctest::Approx(norm).epsilon(1e-9));
+    const double g = 0.5 / (norm + 1e-6);
+    m = options.beta1 * m + (1 - options.beta1) * g;
+    v = options.beta2 * v + (1 - options.beta2) * g * g;
+    weight *= 1 - options.lr * options.weight_decay;
+    weight -= options.lr * (m / (1 - std::pow(options.beta1, step))) /
+              (std::sqrt(v / (1 - std::pow(options.beta2, step))) + options.eps);
+    CHECK(first_matrix() == doctest::Approx(weight).epsilon(1e-5));
+  }
+  const double before = first_matrix();
+  optimizer.flat_gradient()[elements - 1] = std::numeric_limits<float>::quiet_NaN();
+  CHECK_FALSE(optimizer.step().applied);
+  CHECK(first_matrix() == before);
+}
+
+TEST_CASE("norms and biases do not decay") {
+  TinyModel model(1);
+  OptimizerOptions options;
+  options.lr = 0.1;
+  options.weight_decay = 0.5;
+  Optimizer optimizer(model.decoder, options);
+  std::vector<torch::Tensor> before;
+  for (auto& parameter : model.decoder.parameters()) before.push_back(parameter.value.detach().clone());
+  optimizer.zero_gradient();
+  optimizer.step();
+  for (size_t i = 0; i < before.size(); ++i) {
+    const auto& parameter = model.decoder.parameters()[i];
+    const double factor = parameter.value.dim() >= 2 ? 0.95 : 1.0;
+    CHECK(torch::allclose(parameter.value.detach(), before[i] * factor, 1e-6, 1e-7));
+  }
+}
