@@ -51,7 +51,9 @@ if(VIME_TORCH)
   # One interface target carries torch's headers, libraries and ABI flags to the rooms that ask for them, and to no others.
   add_library(vime_torch INTERFACE)
   target_include_directories(vime_torch SYSTEM INTERFACE ${TORCH_INCLUDE_DIRS})
-  target_link_libraries(vime_torch INTERFACE ${TORCH_LIBRARIES})
+  # The C++ library goes first: the LibTorch of a Python torch exports parts of std::filesystem of its own, and a program that takes
+  # those crashes in remove_all.
+  target_link_libraries(vime_torch INTERFACE stdc++ ${TORCH_LIBRARIES})
   separate_arguments(torch_flags NATIVE_COMMAND "${TORCH_CXX_FLAGS}")
   # USE_C10D_GLOO opens the declarations of the gloo process group in torch's headers.
   target_compile_options(vime_torch INTERFACE ${torch_flags} -Wno-shadow -Wno-unused-parameter)
