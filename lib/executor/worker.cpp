@@ -1,0 +1,206 @@
+#include "executor/worker.hpp"
+
+#include <dlfcn.h>
+#include <signal.h>
+#include <unistd.h>
+
+#include <exception>
+
+#include "base/log.hpp"
+#include "base/strings.hpp"
+#include "proc/process.hpp"
+#include "weights/checksum.hpp"
+
+namespace vime::executor {
+namespace {
+
+tensor::DType dtype_of(const ExecutorOptions& options, const arch::ModelConfig& config) {
+  return tensor::parse_dtype_name(options.dtype == "auto" ? config.dtype : options.dtype);
+}
+
+// LibTorch's setting does not reach an OpenBLAS with threads of its own.
+void limit_threads(int threads) {
+  at::set_num_threads(threads);
+  using SetThreads = void (*)(int);
+  if (void* const symbol = ::dlsym(RTLD_DEFAULT, "openblas_set_num_threads"))
+    reinterpret_cast<SetThreads>(symbol)(threads);
+}
+
+std::string names_text(const std::vector<std::string>& names) {
+  constexpr std::size_t kShown = 5;
+  std::string text;
+  for (std::size_t i = 0; i < names.size() && i < kShown; ++i) text += (i == 0 ? "" : ", ") + names[i];
+  return names.size() > kShown ? text + " and " + std::to_string(names.size() - kShown) + " more" : text;
+}
+
+}  // namespace
+
+Worker::Worker(ExecutorOptions options, arch::ModelConfig config, int index, std::string token)
+    : options_(std::move(options)),
+      config_(std::move(config)),
+      index_(index),
+      token_(std::move(token)),
+      receiver_(index, options_.device_uuids.at(static_cast<std::size_t>(index)), options_.control_timeout) {}
+
+Json Worker::meet() {
+  meeting_ = std::make_unique<model::MeetingPoint>();
+  return {{"port", meeting_->port()}};
+}
+
+void Worker::make_link(const Json& request) {
+  const tensor::DType dtype = dtype_of(options_, config_);
+  std::shared_ptr<model::TensorParallel> tp = model::single_rank();
+  if (size() > 1) {
+    const model::Membership membership{"engine workers", index_, size(), token_, options_.step_timeout};
+    auto group = index_ == 0 ? model::RankGroup::host(std::move(*meeting_), membership)
+                             : model::RankGroup::join(
+                                   "127.0.0.1", static_cast<uint16_t>(json_int(request, "port", "setup")), membership);
+    meeting_.reset();
+    tp = model::over_group(std::move(group));
+  }
+  arena_ = std::make_unique<Pages>(arch::arena_layout(config_, dtype, index_, size()).total_bytes);
+  decoder_ = std::make_unique<model::Decoder>(config_, dtype, std::move(tp), arena_->data());
+}
+
+void Worker::set_up(const Json& request) {
+  make_link(request);
+  if (options_.load_weights) model::load_weights(*decoder_, options_.model_dir);
+  forward_ = std::make_unique<Forward>(
+      *decoder_, size(),
+      ForwardShape{options_.max_num_seqs, options_.max_model_len, options_.rows_per_block, options_.logprobs_mode});
+}
+
+// The view is a whole checkpoint tensor; this worker keeps its part.
+void Worker::take(const tensor::TensorView& view) {
+  const std::string& name = view.info.name;
+  if (config_.tie_word_embeddings && name == "lm_head.weight") return;  // some checkpoints repeat the embedding
+  for (const arch::ArenaEntry& entry : decoder_->layout().entries) {
+    const tensor::TensorInfo& own = entry.parameter.full;
+    if (own.name != name) continue;
+    if (own.shape != view.info.shape) {
+      throw Error(ErrorKind::refused, name + ": expected shape " + tensor::shape_text(own.shape) + ", found " +
+                                          tensor::shape_text(view.info.shape));
+    }
+    torch::Tensor converted;
+    const std::byte* bytes = view.data;
+    if (own.dtype != view.info.dtype) {
+      converted =
+          torch::from_blob(const_cast<std::byte*>(view.data), view.info.shape, model::scalar_type(view.info.dtype))
+              .to(model::scalar_type(own.dtype));
+      bytes = static_cast<const std::byte*>(converted.data_ptr());
+    }
+    arch::copy_shard(bytes, own, entry.shard, arena_->data() + entry.offset);
+    updated_.insert(name);
+    return;
+  }
+  throw Error(ErrorKind::refused, "the model has no parameter \"" + name + "\"");
+}
+
+void Worker::update(const Json& update_info) {
+  receiver_.receive(update_info, [this](const tensor::TensorView& view) { take(view); });
+}
+
+// A bucket that was lost on the way must not pass for an update.
+void Worker::finish_update() {
+  std::vector<std::string> missing;
+  for (const arch::ArenaEntry& entry : decoder_->layout().entries) {
+    if (updated_.count(entry.parameter.full.name) == 0) missing.push_back(entry.parameter.full.name);
+  }
+  if (missing.empty()) return;
+  throw Error(ErrorKind::refused, std::to_string(missing.size()) + " of " +
+                                      std::to_string(decoder_->layout().entries.size()) +
+                                      " parameters were not sent since start_weight_update: " + names_text(missing));
+}
+
+Json Worker::checksums() const {
+  Json parts = Json::array();
+  for (const arch::ArenaEntry& entry : decoder_->layout().entries) {
+    const arch::Shard& shard = entry.shard;
+    const uint64_t sum =
+        weights::part_checksum(entry.parameter.full, shard.dim, shard.begin, shard.end, arena_->data() + entry.offset);
+    parts.push_back({{"name", entry.parameter.full.name},
+                     {"begin", shard.begin},
+                     {"end", shard.end},
+                     {"owner", shard.owner},
+                     {"sum", sum}});
+  }
+  return {{"parts", std::move(parts)}};
+}
+
+Json Worker::control(const Json& request) {
+  const std::string call = json_string(request, "call", "message to a worker");
+  if (call == "meet") return meet();
+  if (call == "setup") {
+    set_up(request);
+  } else if (call == "init") {
+    receiver_.init(request.at("info"));
+  } else if (call == "start") {
+    updated_.clear();
+  } else if (call == "update") {
+    update(request.at("info"));
+  } else if (call == "finish") {
+    finish_update();
+  } else if (call == "checksums") {
+    return checksums();
+  } else if (call == "reload") {
+    model::load_weights(*decoder_, json_string(request, "folder", call));
+  } else if (call == "sleep") {
+    // Addresses stay, so waking needs no work: dropped pages come back as zeros when they are written.
+    forward_->drop_cache();
+    if (json_int(request, "level", call) >= 2) arena_->drop();
+  } else {
+    throw Error(ErrorKind::internal, "a worker knows no call \"" + call + "\"");
+  }
+  return Json::object();
+}
+
+Frame Worker::answer(const Frame& request) {
+  ErrorKind kind = ErrorKind::internal;
+  std::string message;
+  try {
+    if (request.kind == FrameKind::step) {
+      return {FrameKind::drawn, pack_sampled(forward_->run(unpack_batch(request.payload), index_ == 0))};
+    }
+    return {FrameKind::done, control(parse_json(request.payload, "message to a worker")).dump()};
+  } catch (const Error& error) {
+    kind = error.kind();
+    message = error.what();
+  } catch (const c10::Error& error) {
+    message = error.what_without_backtrace();
+  } catch (const std::exception& error) {
+    message = error.what();
+  }
+  const Json failure = {{"kind", static_cast<int>(kind)}, {"message", message}};
+  return {FrameKind::failed, failure.dump(-1, ' ', false, Json::error_handler_t::replace)};
+}
+
+void Worker::serve(int socket) {
+  Frame request;
+  while (read_frame(socket, request) == ReadStatus::whole) {
+    if (!write_frame(socket, answer(request))) return;
+  }
+}
+
+void worker_main(const ExecutorOptions& options, const arch::ModelConfig& config, int index, const std::string& token,
+                 int socket, int parent) {
+  int status = 1;
+  try {
+    if (!proc::die_with_parent(parent)) ::_exit(1);
+    // A Ctrl-C reaches the whole process group; the engine's process decides what it means. Workers go when their
+    // socket closes.
+    for (const int signal : {SIGINT, SIGTERM, SIGHUP}) ::signal(signal, SIG_IGN);
+    // Whatever else the parent had open would stay open as long as this lives. The socket moves to 3.
+    if (socket != 3 && ::dup2(socket, 3) < 0) ::_exit(1);
+    ::close_range(4, ~0u, 0);
+    proc::set_title("vime engine " + options.run_id + " worker " + std::to_string(index));
+    limit_threads(options.threads_per_worker);
+    Worker(options, config, index, token).serve(3);
+    status = 0;
+  } catch (const std::exception& error) {
+    log::error("executor", "engine worker " + std::to_string(index) + ": " + error.what());
+  }
+  // The parent's exit handlers, static destructors and unwritten output are not this process's to run or write.
+  ::_exit(status);
+}
+
+}  // namespace vime::executor

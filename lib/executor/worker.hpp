@@ -1,0 +1,56 @@
+// What runs in a worker process: it owns a shard of the weights, a part of the KV cache and a link to the other
+// workers, and serves the messages of the engine's process until the socket closes. One thread.
+#pragma once
+
+#include <memory>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "base/json.hpp"
+#include "executor/forward.hpp"
+#include "executor/frames.hpp"
+#include "executor/pages.hpp"
+#include "executor/start_workers.hpp"
+#include "weights/receiver.hpp"
+
+namespace vime::executor {
+
+class Worker {
+ public:
+  // `token`: what the workers of this engine tell each other.
+  Worker(ExecutorOptions options, arch::ModelConfig config, int index, std::string token);
+
+  // Returns when the other end of the socket has gone.
+  void serve(int socket);
+
+ private:
+  Frame answer(const Frame& request);
+  Json control(const Json& request);
+  Json meet();
+  void set_up(const Json& request);
+  void make_link(const Json& request);
+  void update(const Json& update_info);
+  void take(const tensor::TensorView& view);
+  void finish_update();
+  Json checksums() const;
+
+  int size() const { return static_cast<int>(options_.device_uuids.size()); }
+
+  ExecutorOptions options_;
+  arch::ModelConfig config_;
+  int index_;
+  std::string token_;
+  std::unique_ptr<model::MeetingPoint> meeting_;  // worker 0, until the others have come
+  std::unique_ptr<Pages> arena_;
+  std::unique_ptr<model::Decoder> decoder_;
+  std::unique_ptr<Forward> forward_;
+  weights::Receiver receiver_;
+  std::set<std::string> updated_;  // parameters since start
+};
+
+// The worker process from fork to exit; never returns.
+[[noreturn]] void worker_main(const ExecutorOptions& options, const arch::ModelConfig& config, int index,
+                              const std::string& token, int socket, int parent);
+
+}  // namespace vime::executor
