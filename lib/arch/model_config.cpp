@@ -38,6 +38,7 @@ ModelConfig tiny() {
   config.head_dim = 16;
   config.max_position_embeddings = 256;
   config.qk_norm = true;
+  config.initializer_range = 0.1;
   return config;
 }
 

@@ -5,6 +5,7 @@
 
 #include <cerrno>
 #include <memory>
+#include <utility>
 
 #include "arch/model_config.hpp"
 #include "base/error.hpp"
@@ -62,13 +63,14 @@ bool wait_for_interrupt(int failure_fd, int timeout_ms) {
 
 }  // namespace
 
-int serve_engine(const EngineOptions& options) {
+int serve_engine(const EngineOptions& options, const WrapExecutor& wrap) {
   proc::set_title("vime engine " + options.workers.run_id);
   proc::watch_interrupts();
   const std::string& folder = options.workers.model_dir;
   const auto tokenizer = tokenizer_of(folder);
   const arch::ModelConfig config = arch::read_config(folder);
-  const auto workers = start_workers(options.workers);
+  auto workers = start_workers(options.workers);
+  if (wrap) workers = wrap(std::move(workers));
 
   const UniqueFd failure(::eventfd(0, EFD_CLOEXEC));
   if (!failure) throw_errno(ErrorKind::exhausted, "make an event descriptor");

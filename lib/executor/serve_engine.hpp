@@ -2,6 +2,8 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
+#include <memory>
 #include <string>
 
 #include "executor/start_workers.hpp"
@@ -17,10 +19,13 @@ struct EngineOptions {
   uint64_t seed = 0;              // of requests that bring none
 };
 
+// Puts something between the front and the workers; tests plant faults with it.
+using WrapExecutor = std::function<std::unique_ptr<engine::Executor>(std::unique_ptr<engine::Executor>)>;
+
 // Runs until SIGTERM, SIGINT (status 0) or until a worker fails (status 4, after the clients have been answered).
 // Announces
 // {"port", "address"} through proc::announce_ready when it serves. Call from the main thread while it is the only one.
 // Throws Error when it cannot start.
-int serve_engine(const EngineOptions& options);
+int serve_engine(const EngineOptions& options, const WrapExecutor& wrap = {});
 
 }  // namespace vime::executor

@@ -91,6 +91,37 @@ TEST_CASE("engines on devices of their own end bit-identical to colocated ones")
   CHECK(read_file(folder.path() / "colocated/rollouts/rollout_000002.jsonl").size() > 10000);
 }
 
+TEST_CASE("planted.what only a self-check can see ends a run with status 3 under ci_test and is a warning otherwise") {
+  struct Fault {
+    const char* name;
+    const char* found_by;
+  };
+  // Weights that are not the trainer's are found by their checksums; a wrong log-prob by the trainer's own.
+  for (const Fault fault : {Fault{"stale_weights", "contents of version 2 differ"},
+                            Fault{"wrong_tensor", "contents of version 1 differ"},
+                            Fault{"logprob_gap", "trainer and engine disagree"}}) {
+    CAPTURE(fault.name);
+    const TempDir folder;
+    const std::vector<std::string> env = {std::string("VIME_WORKER_MODULE=") + VIME_BIN_DIR + "/libvime_worker_planted.so",
+                                          std::string("VIME_PLANTED=") + fault.name};
+    const auto planted_run = [&](const fs::path& run_dir, const std::string& ci_test) {
+      return Program(run_arguments(kQuickstart, run_dir,
+                                   {"--set", "rollout.num_rollout=3", "--set", "ci_test=" + ci_test,
+                                    "--set", "ci.logprob_gap_tolerance=2.0e-4"}),
+                     env)
+          .wait(kLong);
+    };
+    const Outcome checked = planted_run(folder.path() / "checked", "true");
+    CAPTURE(checked.err);
+    CHECK(checked.status == 3);
+    CHECK(contains(checked.err, fault.found_by));
+    CHECK(read_json(folder.path() / "checked/summary.json").at("error").at("kind") == "check_failed");
+    const Outcome unchecked = planted_run(folder.path() / "unchecked", "false");
+    CHECK(unchecked.status == 0);
+    if (std::string(fault.name) == "logprob_gap") CHECK(contains(unchecked.err, fault.found_by));
+  }
+}
+
 TEST_CASE("gradients that are not finite end a run with status 3 and leave the weights alone") {
   const TempDir folder;
   const Outcome outcome = short_run(kQuickstart, folder.path() / "run", {"--set", "trainer.lr=1.0e+30", "--ci-test"});

@@ -1,11 +1,10 @@
-// The module that `vime trainer` and `vime engine` load at run time, so that only these processes pay for LibTorch.
-// lib/base and lib/proc exist twice in such a process, once in the binary and once here; what their globals hold is set here again.
+#include "worker_main.hpp"
+
 #include <cstdio>
 #include <string>
 
 #include "base/error.hpp"
 #include "base/json.hpp"
-#include "executor/serve_engine.hpp"
 #include "proc/process.hpp"
 #include "trainer/serve.hpp"
 
@@ -35,13 +34,11 @@ executor::EngineOptions engine_options(const Json& json) {
 
 }  // namespace
 
-// role: "engine" or "trainer"; options: the role's options as JSON. Returns the exit status.
-extern "C" __attribute__((visibility("default"))) int vime_worker_main(const char* role, const char* options, int argc,
-                                                                       char** argv) {
+int vime::worker_main(const char* role, const char* options, int argc, char** argv, const executor::WrapExecutor& wrap) {
   try {
     proc::remember_arguments(argc, argv);
     const Json json = parse_json(options, "worker options", ErrorKind::internal);
-    if (std::string(role) == "engine") return executor::serve_engine(engine_options(json));
+    if (std::string(role) == "engine") return executor::serve_engine(engine_options(json), wrap);
     if (std::string(role) == "trainer") return trainer::serve_trainer(trainer::trainer_options(json));
     throw Error(ErrorKind::internal, std::string("unknown worker role ") + role);
   } catch (const Error& error) {

@@ -1,0 +1,12 @@
+// What the worker module does once it is loaded. The module exports one C function that calls this.
+#pragma once
+
+#include "executor/serve_engine.hpp"
+
+namespace vime {
+
+// role: "engine" or "trainer"; options: the role's options as JSON; argc and argv: main's, for the process titles. Returns the exit
+// status; throws nothing.
+int worker_main(const char* role, const char* options, int argc, char** argv, const executor::WrapExecutor& wrap = {});
+
+}  // namespace vime

@@ -1,0 +1,77 @@
+// The worker module with faults that only a self-check can see: the engine's front and workers are the real ones, and what lies between
+// them lies. VIME_PLANTED names the fault.
+//   stale_weights   from the second push on the workers keep the old weights, while the engine takes the version
+//   logprob_gap     every log-prob is 0.001 too high
+//   wrong_tensor    one parameter of every push is replaced by the values of another push entry of the same shape
+#include <cstdlib>
+#include <string>
+#include <utility>
+
+#include "worker_main.hpp"
+
+namespace {
+
+using namespace vime;
+
+class PlantedExecutor final : public engine::Executor {
+ public:
+  PlantedExecutor(std::unique_ptr<engine::Executor> inner, std::string fault)
+      : inner_(std::move(inner)), fault_(std::move(fault)) {}
+
+  int world_size() const override { return inner_->world_size(); }
+  int64_t max_slots() const override { return inner_->max_slots(); }
+  int64_t max_model_len() const override { return inner_->max_model_len(); }
+  int64_t max_batch_rows() const override { return inner_->max_batch_rows(); }
+  std::vector<engine::Sampled> step(const engine::Batch& batch) override {
+    std::vector<engine::Sampled> sampled = inner_->step(batch);
+    if (fault_ == "logprob_gap") {
+      for (engine::Sampled& sample : sampled) sample.logprob -= 0.001f;
+    }
+    return sampled;
+  }
+  void init_transfer(const Json& init_info) override { inner_->init_transfer(init_info); }
+  void start_update() override {
+    ++pushes_;
+    if (!stale()) inner_->start_update();
+  }
+  void update(const Json& update_info) override {
+    if (stale()) return;
+    Json info = update_info;
+    if (fault_ == "wrong_tensor") swap_equal_shapes(info);
+    inner_->update(info);
+  }
+  void finish_update() override {
+    if (!stale()) inner_->finish_update();
+  }
+  std::map<std::string, uint64_t> checksums() override { return inner_->checksums(); }
+  void reload(const std::string& model_dir) override { inner_->reload(model_dir); }
+  void sleep(int level) override { inner_->sleep(level); }
+  void wake(bool weights, bool kv_cache) override { inner_->wake(weights, kv_cache); }
+
+ private:
+  bool stale() const { return fault_ == "stale_weights" && pushes_ >= 2; }
+  // Exchanges the places of the first two tensors of equal shape.
+  static void swap_equal_shapes(Json& info) {
+    for (size_t i = 0; i < info["names"].size(); ++i) {
+      for (size_t j = i + 1; j < info["names"].size(); ++j) {
+        if (info["shapes"][i] != info["shapes"][j] || info["shapes"][i].size() < 2) continue;
+        std::swap(info["tensor_offsets"][i], info["tensor_offsets"][j]);
+        return;
+      }
+    }
+  }
+
+  std::unique_ptr<engine::Executor> inner_;
+  std::string fault_;
+  int pushes_ = 0;
+};
+
+}  // namespace
+
+extern "C" __attribute__((visibility("default"))) int vime_worker_main(const char* role, const char* options, int argc,
+                                                                       char** argv) {
+  const char* fault = std::getenv("VIME_PLANTED");
+  return worker_main(role, options, argc, argv, [fault](std::unique_ptr<engine::Executor> inner) {
+    return std::make_unique<PlantedExecutor>(std::move(inner), fault == nullptr ? "" : fault);
+  });
+}
