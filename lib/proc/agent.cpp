@@ -310,8 +310,9 @@ void Agent::shutdown(std::chrono::milliseconds grace) {
     while (wait_readable(state.socket.get(), deadline.remaining()) && state.receive()) {
     }
     if (state.bye.empty()) log::warning("proc", state.name + " did not finish its shutdown");
-    state.end_agent(state.bye.empty() ? milliseconds(0) : kReapTimeout);
+    const std::optional<Event> end = state.end_agent(state.bye.empty() ? milliseconds(0) : kReapTimeout);
     if (state.bye.empty()) state.sweep();
+    if (!state.bye.empty() && end && end->code != 0) log::warning("proc", state.name + " " + describe_exit(*end));
   }
   state.closed = true;
   ::epoll_ctl(state.watched.get(), EPOLL_CTL_DEL, state.socket.get(), nullptr);

@@ -26,9 +26,13 @@ struct ArgumentMemory {
 };
 ArgumentMemory argument_memory;
 
-// The environment moved out of the way; environ points into these.
-std::vector<std::string> environment_strings;
-std::vector<char*> environment_pointers;
+// The environment moved out of the way; environ points into it. Never freed: destructors and exit handlers that run
+// after those of this file may still call getenv.
+struct MovedEnvironment {
+  std::vector<std::string> strings;
+  std::vector<char*> pointers;
+};
+MovedEnvironment* moved_environment = nullptr;
 
 std::atomic<int> interrupts{0};
 std::atomic<int> interrupt_event{-1};
@@ -50,14 +54,15 @@ void remember_arguments(int argc, char** argv) {
   char* end = argv[0];
   for (int i = 0; i < argc && argv[i] == end; ++i) end = argv[i] + std::strlen(argv[i]) + 1;
   argument_memory = {argv[0], end, end};
+  moved_environment = new MovedEnvironment;
   for (char** entry = environ; entry != nullptr && *entry != nullptr; ++entry) {
     if (*entry == end) end = *entry + std::strlen(*entry) + 1;
-    environment_strings.emplace_back(*entry);
+    moved_environment->strings.emplace_back(*entry);
   }
   argument_memory.end = end;
-  for (std::string& entry : environment_strings) environment_pointers.push_back(entry.data());
-  environment_pointers.push_back(nullptr);
-  environ = environment_pointers.data();
+  for (std::string& entry : moved_environment->strings) moved_environment->pointers.push_back(entry.data());
+  moved_environment->pointers.push_back(nullptr);
+  environ = moved_environment->pointers.data();
 }
 
 void set_title(const std::string& title) {
@@ -76,7 +81,7 @@ void set_title(const std::string& title) {
   std::memset(title_end, 0, static_cast<size_t>(memory.end - title_end));
   char* at = title_end;
   for (const bool own : {true, false}) {
-    for (const std::string& entry : environment_strings) {
+    for (const std::string& entry : moved_environment->strings) {
       if ((entry.compare(0, 5, "VIME_") == 0) != own) continue;
       if (entry.size() + 1 > static_cast<size_t>(memory.end - at)) continue;
       std::memcpy(at, entry.c_str(), entry.size() + 1);

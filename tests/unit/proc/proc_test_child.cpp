@@ -176,6 +176,21 @@ int run_title(const Arguments& arguments) {  // beginning length
   sleep_for_ever();
 }
 
+// Runs after all static destructors of the program.
+bool says_goodbye = false;
+[[gnu::destructor]] void say_goodbye() {
+  if (!says_goodbye) return;
+  const char* kept = std::getenv("VIME_KEPT");
+  const std::string line = std::string("goodbye ") + (kept == nullptr ? "(unset)" : kept) + "\n";
+  [[maybe_unused]] const ssize_t written = ::write(1, line.data(), line.size());
+}
+
+int run_goodbye(const Arguments&) {
+  set_title("vime trainer");
+  says_goodbye = true;
+  return 0;
+}
+
 int run_signal_state(const Arguments&) {
   sigset_t mask;
   ::sigprocmask(SIG_BLOCK, nullptr, &mask);
@@ -260,6 +275,7 @@ const std::map<std::string, int (*)(const Arguments&)> kModes{
     {"descriptors", run_descriptors},
     {"say", run_say},
     {"title", run_title},
+    {"goodbye", run_goodbye},
     {"signal-state", run_signal_state},
     {"interrupts", run_interrupts},
     {"orphan", run_orphan},

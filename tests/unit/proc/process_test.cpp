@@ -38,6 +38,17 @@ TEST_CASE("a title replaces the command line, short or longer than the arguments
   }
 }
 
+TEST_CASE("the environment can be read until the process has ended, after static destructors too") {
+  Bench bench;
+  Command command = bench.command("trainer-0", {"goodbye"});
+  command.env = {{"VIME_KEPT", "still here"}};
+  bench.agent.start(command);
+  bench.expect(Kind::started, "trainer-0");
+  const Event exited = bench.expect(Kind::exited, "trainer-0");
+  CHECK(exited.code == 0);
+  CHECK(exited.log_tail == std::vector<std::string>{"goodbye still here"});
+}
+
 TEST_CASE("the agent's title carries the run id") {
   Bench bench;
   CHECK(eventually([&] { return command_line(bench.agent.pid()) == "vime agent " + bench.run_id; }));
