@@ -67,7 +67,8 @@ class FakeExecutor final : public Executor {
       std::unique_lock lock(mutex_);
       ++steps_;
       changed_.notify_all();
-      changed_.wait(lock, [&] { return !held_; });
+      changed_.wait(lock, [&] { return !held_ || permits_ > 0; });
+      permits_ = 0;
       if (fail_at_step != 0 && steps_ >= fail_at_step)
         throw Error(ErrorKind::process_failed, "worker 1 was killed by signal 9");
       most_rows = std::max(most_rows, batch.rows.size());
@@ -121,6 +122,12 @@ class FakeExecutor final : public Executor {
     const std::lock_guard lock(mutex_);
     held_ = true;
   }
+  // One held step may go on.
+  void allow_step() {
+    const std::lock_guard lock(mutex_);
+    permits_ = 1;
+    changed_.notify_all();
+  }
   void release() {
     const std::lock_guard lock(mutex_);
     held_ = false;
@@ -156,6 +163,7 @@ class FakeExecutor final : public Executor {
   mutable std::mutex mutex_;
   std::condition_variable changed_;
   bool held_ = false;
+  int permits_ = 0;
   int steps_ = 0;
   std::map<int32_t, History> histories_;
 };

@@ -17,17 +17,33 @@ Json request_of(int index, int64_t max_tokens) {
       {"prompt", {index % 50, index / 50}}, {"max_tokens", max_tokens}, {"seed", index}, {"return_token_ids", true}};
 }
 
-// Sends `body` and waits until the engine has begun a step with it.
+// Sends `body` to an engine whose steps are held and waits until the engine is in a step with it. From then on the
+// steps go one by one, between looks at what is waited for, so that a request never ends before its time.
 std::future<http::Outcome> begin(Bench& bench, const Json& body) {
+  bench.fake.hold();
   auto future = bench.complete(body);
   REQUIRE(bench.fake.wait_for_steps(1));
   return future;
 }
 
-// Waits until this many generations are in flight.
-void wait_for_load(Bench& bench, int count) {
+template <typename Condition>
+void step_until(Bench& bench, Condition reached) {
   const auto give_up = std::chrono::steady_clock::now() + std::chrono::seconds(20);
-  while (bench.get_json("/load")["server_load"] != count) REQUIRE(std::chrono::steady_clock::now() < give_up);
+  while (!reached()) {
+    REQUIRE(std::chrono::steady_clock::now() < give_up);
+    bench.fake.allow_step();
+    REQUIRE(bench.get("/ping").status == 200);
+  }
+}
+
+void wait_for_load(Bench& bench, int count) {
+  step_until(bench, [&] { return bench.get_json("/load")["server_load"] == count; });
+}
+
+Json post_while_stepping(Bench& bench, const std::string& target, const std::string& body = "") {
+  auto future = bench.send("POST", target, body);
+  step_until(bench, [&] { return Bench::answered(future); });
+  return Bench::json(std::move(future));
 }
 
 }  // namespace
@@ -53,8 +69,8 @@ TEST_CASE("pause with abort ends running and waiting requests at once with their
   auto running = begin(bench, request_of(1, kLong / 2));
   auto waiting = bench.complete(request_of(2, 5));
   wait_for_load(bench, 2);
-  REQUIRE(bench.fake.wait_for_steps(10));
-  CHECK(bench.post_json("/pause?mode=abort")["status"] == "paused");
+  step_until(bench, [&] { return bench.fake.steps() >= 10; });
+  CHECK(post_while_stepping(bench, "/pause?mode=abort")["status"] == "paused");
   const Json first = Bench::json(std::move(running));
   CHECK(first["choices"][0]["finish_reason"] == "abort");
   const auto ids = first["choices"][0]["token_ids"].get<std::vector<int32_t>>();
@@ -68,6 +84,7 @@ TEST_CASE("pause with abort ends running and waiting requests at once with their
   CHECK(bench.get_json("/is_paused")["is_paused"] == true);
   wait_for_load(bench, 1);
   CHECK_FALSE(Bench::answered(later));
+  bench.fake.release();
   bench.post_json("/resume");
   CHECK(Bench::json(std::move(later))["choices"][0]["token_ids"].get<std::vector<int32_t>>() ==
         bench.fake.expected({3, 0}, 3, 4));
@@ -77,7 +94,6 @@ TEST_CASE("pause with wait is answered when the running request has finished") {
   Bench bench;
   bench.fake.model_len = kLong;
   bench.fake.slots = 1;
-  bench.fake.hold();
   auto running = begin(bench, request_of(1, 500));
   auto queued = bench.complete(request_of(2, 5));
   auto pause = bench.send("POST", "/pause?mode=wait");
@@ -101,7 +117,8 @@ TEST_CASE("pause with keep stops stepping; after an update and resume the reques
     bench.post_json("/init_weight_transfer_engine", R"({"init_info":{}})");
     bench.push("1");
     auto running = begin(bench, request_of(1, 20000));
-    bench.post_json(std::string("/pause?mode=keep&clear_cache=") + clear);
+    post_while_stepping(bench, std::string("/pause?mode=keep&clear_cache=") + clear);
+    bench.fake.release();
     const int steps = bench.fake.steps();
     CHECK_FALSE(Bench::answered(running));
     bench.push("2");
@@ -126,12 +143,13 @@ TEST_CASE("abort_requests ends the named request only, and all without names") {
   named["request_id"] = "one";
   auto first = begin(bench, named);
   auto second = bench.complete(request_of(2, kLong / 2));
-  const Json reply = bench.post_json("/abort_requests", R"({"request_ids":["cmpl-one-0","cmpl-none-0"]})");
+  wait_for_load(bench, 2);
+  const Json reply = post_while_stepping(bench, "/abort_requests", R"({"request_ids":["cmpl-one-0","cmpl-none-0"]})");
   CHECK(reply == Json::parse(R"({"status":"aborted","aborted":1})"));
   CHECK(Bench::json(std::move(first))["choices"][0]["finish_reason"] == "abort");
   wait_for_load(bench, 1);
   CHECK_FALSE(Bench::answered(second));
-  CHECK(bench.post_json("/abort_requests", "{}")["aborted"] == 1);
+  CHECK(post_while_stepping(bench, "/abort_requests", "{}")["aborted"] == 1);
   CHECK(Bench::json(std::move(second))["choices"][0]["finish_reason"] == "abort");
   CHECK(bench.post("/abort_requests", R"({"request_ids":"x"})").status == 400);
 }
@@ -139,6 +157,7 @@ TEST_CASE("abort_requests ends the named request only, and all without names") {
 TEST_CASE("a client that goes away ends its request") {
   Bench bench;
   bench.fake.model_len = kLong;
+  bench.fake.hold();
   bench.serve();
   {
     http::Client gone;
@@ -183,6 +202,7 @@ TEST_CASE("stopping the server answers what is in flight and frees the port") {
   bench.fake.model_len = kLong;
   auto running = begin(bench, request_of(1, kLong / 2));
   const uint16_t port = bench.server->port();
+  bench.fake.release();
   bench.server->stop();
   const http::Outcome outcome = running.get();
   // The answer may be lost with the connection, but the client never waits.

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <map>
+#include <utility>
 
 #include "fake_executor.hpp"
 
@@ -187,9 +188,12 @@ TEST_CASE("preempted sequences are computed anew and go on with the same tokens,
   run.scheduler->preempt_running();
   CHECK(run.scheduler->counts().running == 0);
   CHECK(run.scheduler->next_batch(false).rows.empty());
+  bool first = true;
   while (true) {
     const Batch batch = run.scheduler->next_batch(true);
     if (batch.rows.empty()) break;
+    // Prompt and response of both: 3 + 3 and 1 + 3 tokens.
+    if (std::exchange(first, false)) CHECK(batch.rows.size() == 10);
     run.scheduler->accept(run.fake.step(batch), "2");
   }
   CHECK(run.results["x"].choices[0].token_ids == run.fake.expected({1, 2, 3}, 5, 8));
