@@ -1,6 +1,5 @@
 #include "executor/worker.hpp"
 
-#include <dlfcn.h>
 #include <signal.h>
 #include <unistd.h>
 
@@ -8,6 +7,7 @@
 
 #include "base/log.hpp"
 #include "base/strings.hpp"
+#include "model/threads.hpp"
 #include "proc/process.hpp"
 #include "weights/checksum.hpp"
 
@@ -16,14 +16,6 @@ namespace {
 
 tensor::DType dtype_of(const ExecutorOptions& options, const arch::ModelConfig& config) {
   return tensor::parse_dtype_name(options.dtype == "auto" ? config.dtype : options.dtype);
-}
-
-// LibTorch's setting does not reach an OpenBLAS with threads of its own.
-void limit_threads(int threads) {
-  at::set_num_threads(threads);
-  using SetThreads = void (*)(int);
-  if (void* const symbol = ::dlsym(RTLD_DEFAULT, "openblas_set_num_threads"))
-    reinterpret_cast<SetThreads>(symbol)(threads);
 }
 
 std::string names_text(const std::vector<std::string>& names) {
@@ -193,7 +185,7 @@ void worker_main(const ExecutorOptions& options, const arch::ModelConfig& config
     if (socket != 3 && ::dup2(socket, 3) < 0) ::_exit(1);
     ::close_range(4, ~0u, 0);
     proc::set_title("vime engine " + options.run_id + " worker " + std::to_string(index));
-    limit_threads(options.threads_per_worker);
+    model::limit_threads(options.threads_per_worker);
     Worker(options, config, index, token).serve(3);
     status = 0;
   } catch (const std::exception& error) {

@@ -15,6 +15,7 @@
 #include "base/log.hpp"
 #include "base/strings.hpp"
 #include "http/server.hpp"
+#include "model/threads.hpp"
 #include "proc/agent.hpp"
 #include "proc/process.hpp"
 #include "spec/load.hpp"
@@ -166,7 +167,7 @@ int serve_trainer(const TrainerOptions& options) {
   proc::set_title("vime trainer " + std::to_string(options.rank) + " " + options.run_id);
   proc::watch_interrupts();
   // One thread per virtual device: the devices share the machine's cores, and results do not depend on how many there are.
-  at::set_num_threads(1);
+  model::limit_threads(1);
   TrainerRank rank(rank_options(options));
   CommandQueue queue;
   http::ServerOptions server_options;

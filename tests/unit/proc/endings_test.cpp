@@ -49,7 +49,7 @@ TEST_CASE("nothing is left after the driver is killed by KILL, TERM, INT or HUP 
   for (const int signal : {SIGKILL, SIGTERM, SIGINT, SIGHUP}) {
     CAPTURE(signal);
     Scene scene("plain");
-    REQUIRE(::kill(scene.driver.pid(), signal) == 0);
+    scene.driver.signal(signal);
     const auto status = scene.driver.wait(milliseconds(5000));
     REQUIRE(status);
     CHECK(WTERMSIG(*status) == signal);
@@ -61,7 +61,7 @@ TEST_CASE("a driver that handles INT, TERM or HUP finishes by itself and leaves 
   for (const int signal : {SIGINT, SIGTERM, SIGHUP}) {
     CAPTURE(signal);
     Scene scene("watch");
-    REQUIRE(::kill(scene.driver.pid(), signal) == 0);
+    scene.driver.signal(signal);
     CHECK(scene.driver.read_line() == "finishing");
     const auto status = scene.driver.wait(milliseconds(5000));
     REQUIRE(status);
@@ -73,11 +73,11 @@ TEST_CASE("a driver that handles INT, TERM or HUP finishes by itself and leaves 
 
 TEST_CASE("a second interrupt during a long shutdown leaves at once, and nothing is left") {
   Scene scene("watch", "60000");
-  REQUIRE(::kill(scene.driver.pid(), SIGINT) == 0);
+  scene.driver.signal(SIGINT);
   CHECK(scene.driver.read_line() == "finishing");
   CHECK(is_alive(scene.driver.pid()));
   const auto asked = SteadyClock::now();
-  REQUIRE(::kill(scene.driver.pid(), SIGINT) == 0);
+  scene.driver.signal(SIGINT);
   const auto status = scene.driver.wait(milliseconds(5000));
   REQUIRE(status);
   CHECK(WEXITSTATUS(*status) == 130);
@@ -118,7 +118,7 @@ TEST_CASE("an agent that is told to end by a signal ends its children first and 
 TEST_CASE("when driver and agent are both killed, the children that the agent started still go") {
   Scene scene("plain");
   REQUIRE(::kill(scene.agent, SIGSTOP) == 0);  // so that it cannot act on the driver's end
-  REQUIRE(::kill(scene.driver.pid(), SIGKILL) == 0);
+  scene.driver.signal(SIGKILL);
   REQUIRE(scene.driver.wait(milliseconds(5000)));
   REQUIRE(::kill(scene.agent, SIGKILL) == 0);
   // The four grandchildren and the two daemons have nobody left who knows them; the test ends them itself.

@@ -114,6 +114,11 @@ Outsider::~Outsider() {
   ::waitpid(pid_, nullptr, 0);
 }
 
+void Outsider::signal(int number) const {
+  REQUIRE(pid_ > 0);
+  REQUIRE(::kill(pid_, number) == 0);
+}
+
 std::string Outsider::read_line() {
   const Deadline deadline(milliseconds(20000));
   for (;;) {

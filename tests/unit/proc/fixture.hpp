@@ -40,6 +40,7 @@ class Outsider {
   Outsider& operator=(const Outsider&) = delete;
 
   pid_t pid() const { return pid_; }
+  void signal(int number) const;  // fails the test when it has ended: number 0 would stand for the test's own group
   // The next line it prints; fails the test after 20 s.
   std::string read_line();
   // Its wait status, or nothing when it did not end in time.

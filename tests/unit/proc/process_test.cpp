@@ -65,10 +65,10 @@ TEST_CASE("the first interrupt is noticed through the descriptor, the second lea
     CAPTURE(second);
     Outsider program({"vime run", "interrupts"});
     REQUIRE(program.read_line() == "watching");
-    ::kill(program.pid(), second == SIGINT ? SIGTERM : SIGINT);
+    program.signal(second == SIGINT ? SIGTERM : SIGINT);
     CHECK(program.read_line() == "interrupted=1");
     CHECK(is_alive(program.pid()));
-    ::kill(program.pid(), second);
+    program.signal(second);
     const auto status = program.wait(milliseconds(5000));
     REQUIRE(status);
     CHECK(WIFEXITED(*status));
@@ -79,11 +79,11 @@ TEST_CASE("the first interrupt is noticed through the descriptor, the second lea
 TEST_CASE("a terminal that hangs up twice counts as one interrupt") {
   Outsider program({"vime run", "interrupts"});
   REQUIRE(program.read_line() == "watching");
-  ::kill(program.pid(), SIGHUP);
+  program.signal(SIGHUP);
   CHECK(program.read_line() == "interrupted=1");
-  ::kill(program.pid(), SIGHUP);
+  program.signal(SIGHUP);
   CHECK_FALSE(program.wait(milliseconds(100)));
-  ::kill(program.pid(), SIGINT);
+  program.signal(SIGINT);
   const auto status = program.wait(milliseconds(5000));
   REQUIRE(status);
   CHECK(WEXITSTATUS(*status) == 130);
@@ -93,7 +93,7 @@ TEST_CASE("a child that asked for it dies with its parent") {
   Outsider parent({"parent", "orphan"});
   const pid_t child = std::stoi(parent.read_line());
   CHECK(is_alive(child));
-  ::kill(parent.pid(), SIGKILL);
+  parent.signal(SIGKILL);
   REQUIRE(parent.wait(milliseconds(5000)));
   CHECK(eventually([&] { return !is_alive(child); }));
 }
