@@ -52,7 +52,9 @@ void add_engine_command(CLI::App& app, Action& chosen) {
   CLI::App* command = app.add_subcommand("engine", "Serve a model over vLLM's HTTP API with the embedded engine");
   const auto arguments = std::make_shared<EngineArguments>();
   command->add_option("--model", arguments->model, "Hugging Face model directory")->required()->type_name("DIR");
-  command->add_option("--load-format", arguments->load_format, "auto: weights from the directory; dummy: by the first push")
+  command
+      ->add_option("--load-format", arguments->load_format,
+                   "auto: weights from the directory; dummy: by the first push")
       ->check(CLI::IsMember({"auto", "dummy"}))
       ->type_name("auto|dummy");
   command->add_option("--host", arguments->host, "Address to listen on (default 127.0.0.1)")->type_name("ADDRESS");
@@ -62,15 +64,18 @@ void add_engine_command(CLI::App& app, Action& chosen) {
   command->add_option("--devices", arguments->devices, "Virtual CPU devices, one worker each (default 1)")
       ->check(CLI::Range(1, 1024))
       ->type_name("N");
-  command->add_option("--device-uuids", arguments->device_uuids, "UUIDs of its devices, instead of --devices")->type_name("LIST");
+  command->add_option("--device-uuids", arguments->device_uuids, "UUIDs of its devices, instead of --devices")
+      ->type_name("LIST");
   command->add_option("--run-id", arguments->run_id, "Run that it works for")->type_name("ID");
-  command->add_option("--max-model-len", arguments->max_model_len, "Longest sequence; 0: the model's limit")->type_name("TOKENS");
+  command->add_option("--max-model-len", arguments->max_model_len, "Longest sequence; 0: the model's limit")
+      ->type_name("TOKENS");
   command->add_option("--max-num-seqs", arguments->max_num_seqs, "Sequences generated at the same time (default 256)")
       ->type_name("N");
   command->add_option("--logprobs-mode", arguments->logprobs_mode, "Before or after temperature and filters")
       ->check(CLI::IsMember({"processed_logprobs", "raw_logprobs"}))
       ->type_name("MODE");
-  command->add_option("--transfer-timeout-ms", arguments->transfer_timeout_ms, "Deadline of weight transfers")->type_name("MS");
+  command->add_option("--transfer-timeout-ms", arguments->transfer_timeout_ms, "Deadline of weight transfers")
+      ->type_name("MS");
   command->callback([&chosen, arguments] { chosen = [arguments] { return engine_command(*arguments); }; });
 }
 

@@ -25,8 +25,8 @@ struct RunArguments {
 
 int dry_run(const spec::ExperimentSpec& spec) {
   const loop::Prepared prepared = loop::prepare(spec, "");
-  const std::string text = spec::to_yaml(spec) + "\n" +
-                           spec::plan_table(spec, prepared.plan, spec::device_memory(spec, prepared.config));
+  const std::string text =
+      spec::to_yaml(spec) + "\n" + spec::plan_table(spec, prepared.plan, spec::device_memory(spec, prepared.config));
   std::fwrite(text.data(), 1, text.size(), stdout);
   return 0;
 }
@@ -50,7 +50,8 @@ void add_run_command(CLI::App& app, Action& chosen) {
   CLI::App* command = app.add_subcommand("run", "Run an experiment: engines, trainer ranks, and the loop between them");
   const auto arguments = std::make_shared<RunArguments>();
   add_spec_arguments(*command, arguments->spec);
-  command->add_option("--run-dir", arguments->run_dir, "Where everything goes (default runs/<name>-<time>)")->type_name("DIR");
+  command->add_option("--run-dir", arguments->run_dir, "Where everything goes (default runs/<name>-<time>)")
+      ->type_name("DIR");
   command->add_flag("--ci-test", arguments->ci_test, "Every self-check that fails ends the run with exit status 3");
   command->add_flag("--dry-run", arguments->dry_run, "Print the resolved spec and the plan; start nothing");
   command->add_flag("--quiet", arguments->quiet, "No progress and no closing summary");

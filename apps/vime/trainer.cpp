@@ -15,10 +15,9 @@ struct TrainerArguments {
 };
 
 int trainer_command(const TrainerArguments& arguments) {
-  return run_worker_module("trainer", {{"run_dir", arguments.run_dir},
-                                       {"run_id", arguments.run_id},
-                                       {"rank", arguments.rank},
-                                       {"token", run_token()}});
+  return run_worker_module(
+      "trainer",
+      {{"run_dir", arguments.run_dir}, {"run_id", arguments.run_id}, {"rank", arguments.rank}, {"token", run_token()}});
 }
 
 }  // namespace

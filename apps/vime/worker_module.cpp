@@ -24,7 +24,8 @@ void remember_module_arguments(int argc, char** argv) {
 int run_worker_module(const std::string& role, const Json& options) {
   // Another module may be named, so that tests can run one with a planted fault.
   const char* named = std::getenv("VIME_WORKER_MODULE");
-  const fs::path path = named != nullptr ? fs::path(named) : fs::path(proc::own_binary()).parent_path() / "libvime_worker.so";
+  const fs::path path =
+      named != nullptr ? fs::path(named) : fs::path(proc::own_binary()).parent_path() / "libvime_worker.so";
   void* module = ::dlopen(path.c_str(), RTLD_NOW | RTLD_GLOBAL);
   if (module == nullptr) {
     throw Error(ErrorKind::refused, std::string("load the worker module: ") + ::dlerror(),

@@ -18,7 +18,8 @@ executor::EngineOptions engine_options(const Json& json) {
   options.workers.model_dir = json_string(json, "model_dir", what);
   options.workers.load_weights = json_string(json, "load_format", what) == "auto";
   options.workers.dtype = "float32";
-  for (const Json& uuid : json_member(json, "device_uuids", what)) options.workers.device_uuids.push_back(uuid.get<std::string>());
+  for (const Json& uuid : json_member(json, "device_uuids", what))
+    options.workers.device_uuids.push_back(uuid.get<std::string>());
   options.workers.run_id = json_string(json, "run_id", what);
   options.workers.max_model_len = json_int(json, "max_model_len", what);
   options.workers.max_num_seqs = json_int(json, "max_num_seqs", what);
@@ -34,7 +35,8 @@ executor::EngineOptions engine_options(const Json& json) {
 
 }  // namespace
 
-int vime::worker_main(const char* role, const char* options, int argc, char** argv, const executor::WrapExecutor& wrap) {
+int vime::worker_main(const char* role, const char* options, int argc, char** argv,
+                      const executor::WrapExecutor& wrap) {
   try {
     proc::remember_arguments(argc, argv);
     const Json json = parse_json(options, "worker options", ErrorKind::internal);

@@ -52,7 +52,7 @@ std::string errno_text(int error_number);
 }  // namespace vime
 
 // Always-on assertion for vime's own bugs.
-#define VIME_CHECK(condition, message)                                             \
-  do {                                                                             \
+#define VIME_CHECK(condition, message)                                               \
+  do {                                                                               \
     if (!(condition)) ::vime::check_failed(__FILE__, __LINE__, #condition, message); \
   } while (false)

@@ -33,7 +33,8 @@ class UniqueFd {
 
 std::string read_file(const fs::path& path);
 
-// Writes <path>.tmp-<pid>, fsyncs it, renames it to path and fsyncs the folder: readers see the old or the new whole file.
+// Writes <path>.tmp-<pid>, fsyncs it, renames it to path and fsyncs the folder: readers see the old or the new whole
+// file.
 void write_file_atomic(const fs::path& path, std::string_view content);
 
 // Appends one line in a single write.

@@ -21,7 +21,8 @@ Json parse_json(const std::string& text, const std::string& what, ErrorKind kind
 }
 
 const Json& json_member(const Json& object, const std::string& key, const std::string& what) {
-  if (!object.is_object()) throw Error(ErrorKind::process_failed, what + ": expected an object, found " + object.dump());
+  if (!object.is_object())
+    throw Error(ErrorKind::process_failed, what + ": expected an object, found " + object.dump());
   auto found = object.find(key);
   if (found == object.end()) throw Error(ErrorKind::process_failed, what + ": \"" + key + "\" is missing");
   return *found;

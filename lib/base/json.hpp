@@ -15,7 +15,8 @@ using Json = nlohmann::ordered_json;
 // `what` names the text in errors ("reply of engine 0 to /weight_info"). Throws Error{kind}.
 Json parse_json(const std::string& text, const std::string& what, ErrorKind kind = ErrorKind::process_failed);
 
-// Members of an object; each throws Error{process_failed, "<what>: \"key\" is missing"} or "... expected a string, found 3".
+// Members of an object; each throws Error{process_failed, "<what>: \"key\" is missing"} or "... expected a string,
+// found 3".
 const Json& json_member(const Json& object, const std::string& key, const std::string& what);
 std::string json_string(const Json& object, const std::string& key, const std::string& what);
 int64_t json_int(const Json& object, const std::string& key, const std::string& what);

@@ -60,19 +60,27 @@ spdlog::logger& logger() {
 
 spdlog::level::level_enum to_spdlog(Level level) {
   switch (level) {
-    case Level::debug: return spdlog::level::debug;
-    case Level::info: return spdlog::level::info;
-    case Level::warning: return spdlog::level::warn;
-    case Level::error: return spdlog::level::err;
+    case Level::debug:
+      return spdlog::level::debug;
+    case Level::info:
+      return spdlog::level::info;
+    case Level::warning:
+      return spdlog::level::warn;
+    case Level::error:
+      return spdlog::level::err;
   }
   return spdlog::level::info;
 }
 
 }  // namespace
 
-void set_level(Level least) { logger().set_level(to_spdlog(least)); }
+void set_level(Level least) {
+  logger().set_level(to_spdlog(least));
+}
 
-void set_sink(void (*sink)(const std::string& line)) { line_sink.store(sink); }
+void set_sink(void (*sink)(const std::string& line)) {
+  line_sink.store(sink);
+}
 
 void tee_to(const std::string& path) {
   UniqueFd opened;

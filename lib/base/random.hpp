@@ -16,11 +16,17 @@ inline uint64_t mix64(uint64_t x) {
 }
 
 // A key made of several parts; order matters.
-inline uint64_t mix_key(uint64_t a, uint64_t b) { return mix64(mix64(a) ^ (b + 0x632be59bd9b4e019ull)); }
-inline uint64_t mix_key(uint64_t a, uint64_t b, uint64_t c) { return mix_key(mix_key(a, b), c); }
+inline uint64_t mix_key(uint64_t a, uint64_t b) {
+  return mix64(mix64(a) ^ (b + 0x632be59bd9b4e019ull));
+}
+inline uint64_t mix_key(uint64_t a, uint64_t b, uint64_t c) {
+  return mix_key(mix_key(a, b), c);
+}
 
 // In [0, 1), 53 bits.
-inline double uniform01(uint64_t key) { return static_cast<double>(mix64(key) >> 11) * 0x1.0p-53; }
+inline double uniform01(uint64_t key) {
+  return static_cast<double>(mix64(key) >> 11) * 0x1.0p-53;
+}
 
 // The order of 0..count-1 for this key (Fisher-Yates with counter-based draws).
 std::vector<uint64_t> permutation(uint64_t count, uint64_t key);

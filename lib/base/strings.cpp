@@ -94,7 +94,8 @@ std::string format_seconds(double seconds) {
   } else if (seconds < 3600) {
     std::snprintf(text, sizeof text, "%d m %02d s", static_cast<int>(seconds) / 60, static_cast<int>(seconds) % 60);
   } else {
-    std::snprintf(text, sizeof text, "%d h %02d m", static_cast<int>(seconds) / 3600, static_cast<int>(seconds) / 60 % 60);
+    std::snprintf(text, sizeof text, "%d h %02d m", static_cast<int>(seconds) / 3600,
+                  static_cast<int>(seconds) / 60 % 60);
   }
   return text;
 }

@@ -10,7 +10,8 @@
 
 namespace vime::fleet {
 
-Fleet::Fleet(http::Client& client, Supervisor& supervisor, std::vector<weights::EngineAddress> engines, FleetOptions options)
+Fleet::Fleet(http::Client& client, Supervisor& supervisor, std::vector<weights::EngineAddress> engines,
+             FleetOptions options)
     : client_(client), supervisor_(supervisor), options_(std::move(options)) {
   for (weights::EngineAddress& address : engines) {
     engines_.push_back(std::make_unique<weights::EngineClient>(client, std::move(address), options_.transfer_timeout));
@@ -46,8 +47,8 @@ Generation parse_completion(const std::string& body, const std::string& what) {
   const Json& logprobs = json_member(json_member(choice, "logprobs", what), "token_logprobs", what);
   for (const Json& value : logprobs) {
     if (!value.is_number() || !std::isfinite(value.get<double>())) {
-      throw Error(ErrorKind::process_failed, what + ": log-prob " + std::to_string(generation.logprobs.size()) + " is " +
-                                                 value.dump() + ", expected a finite number");
+      throw Error(ErrorKind::process_failed, what + ": log-prob " + std::to_string(generation.logprobs.size()) +
+                                                 " is " + value.dump() + ", expected a finite number");
     }
     generation.logprobs.push_back(value.get<double>());
   }
@@ -76,8 +77,8 @@ std::vector<Generation> Fleet::generate(const std::vector<GenerateJob>& jobs,
   const auto engine_of = [this](size_t job) -> weights::EngineClient& { return *engines_[job % engines_.size()]; };
   const auto name_of = [&](size_t job) { return jobs[job].name + " on " + engine_of(job).address().name(); };
   for (size_t i = 0; i < jobs.size(); ++i) {
-    http::Request request = engine_of(i).request("POST", "/v1/completions", completion_body(jobs[i], options_.served_model),
-                                                 options_.request_timeout);
+    http::Request request = engine_of(i).request(
+        "POST", "/v1/completions", completion_body(jobs[i], options_.served_model), options_.request_timeout);
     request.what = name_of(i);
     client_.send(std::move(request), [arrivals, i](http::Outcome outcome) {
       const std::lock_guard lock(arrivals->mutex);

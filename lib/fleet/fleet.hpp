@@ -1,5 +1,5 @@
-// The engines of a run: sends them prompts, spreads the load, and steers them through pauses. One thread; waits go through the
-// supervisor, so that a death ends them within a moment.
+// The engines of a run: sends them prompts, spreads the load, and steers them through pauses. One thread; waits go
+// through the supervisor, so that a death ends them within a moment.
 #pragma once
 
 #include <cstdint>
@@ -46,13 +46,15 @@ struct FleetOptions {
 
 class Fleet {
  public:
-  Fleet(http::Client& client, Supervisor& supervisor, std::vector<weights::EngineAddress> engines, FleetOptions options);
+  Fleet(http::Client& client, Supervisor& supervisor, std::vector<weights::EngineAddress> engines,
+        FleetOptions options);
 
   int size() const { return static_cast<int>(engines_.size()); }
   weights::EngineClient& engine(int id) { return *engines_.at(static_cast<size_t>(id)); }
 
   // Generates for all jobs; results stand in the jobs' order. The jobs go to the engines in turn.
-  // `finished` hears each result as it arrives (index into jobs), on the calling thread. A failed request is Error{process_failed}.
+  // `finished` hears each result as it arrives (index into jobs), on the calling thread. A failed request is
+  // Error{process_failed}.
   std::vector<Generation> generate(const std::vector<GenerateJob>& jobs,
                                    const std::function<void(size_t job, const Generation&)>& finished);
 
@@ -67,7 +69,8 @@ class Fleet {
   FleetOptions options_;
 };
 
-// The body of POST /v1/completions for a job, and what its reply says. Sampling fields are all sent: an engine's own defaults never apply.
+// The body of POST /v1/completions for a job, and what its reply says. Sampling fields are all sent: an engine's own
+// defaults never apply.
 Json completion_body(const GenerateJob& job, const std::string& model);
 Generation parse_completion(const std::string& body, const std::string& what);
 

@@ -4,9 +4,13 @@
 
 namespace vime::fleet {
 
-std::string engine_role(int id) { return "engine-" + std::to_string(id); }
+std::string engine_role(int id) {
+  return "engine-" + std::to_string(id);
+}
 
-std::string trainer_role(int rank) { return "trainer-" + std::to_string(rank); }
+std::string trainer_role(int rank) {
+  return "trainer-" + std::to_string(rank);
+}
 
 proc::Command engine_command(const EngineLaunch& launch) {
   proc::Command command;

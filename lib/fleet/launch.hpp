@@ -24,7 +24,7 @@ struct EngineLaunch {
   std::string log_dir;
 };
 
-std::string engine_role(int id);   // "engine-0"
+std::string engine_role(int id);     // "engine-0"
 std::string trainer_role(int rank);  // "trainer-0"
 
 // The token travels in the environment (VIME_RUN_TOKEN), since everybody on the machine may read a command line.

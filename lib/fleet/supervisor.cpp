@@ -26,14 +26,18 @@ Supervisor::Supervisor(const std::string& vime_binary, const std::string& run_id
                        std::function<void(const std::string&, const Json&)> on_event)
     : agent_(vime_binary, run_id), on_event_(std::move(on_event)) {}
 
-void Supervisor::start(const proc::Command& command) { agent_.start(command); }
+void Supervisor::start(const proc::Command& command) {
+  agent_.start(command);
+}
 
 void Supervisor::take(const proc::Event& event) {
   const auto tell = [&](const std::string& kind, const Json& fields) {
     if (on_event_) on_event_(kind, fields);
   };
   switch (event.kind) {
-    case proc::Event::Kind::started: tell("started", {{"role", event.role}, {"pid", event.pid}}); return;
+    case proc::Event::Kind::started:
+      tell("started", {{"role", event.role}, {"pid", event.pid}});
+      return;
     case proc::Event::Kind::ready:
       ready_[event.role] = event.info;
       tell("ready", {{"role", event.role}, {"info", event.info}});
@@ -94,6 +98,8 @@ void Supervisor::explain(const Error& error) {
   throw error;
 }
 
-void Supervisor::shutdown(milliseconds grace) { agent_.shutdown(grace); }
+void Supervisor::shutdown(milliseconds grace) {
+  agent_.shutdown(grace);
+}
 
 }  // namespace vime::fleet

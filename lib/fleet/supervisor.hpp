@@ -1,5 +1,5 @@
-// The processes of a run as the driver sees them: starts them through the node agent, waits until they serve, and turns the first
-// unexpected death into an error that names the role, the exit or signal, and the end of its log. One thread.
+// The processes of a run as the driver sees them: starts them through the node agent, waits until they serve, and turns
+// the first unexpected death into an error that names the role, the exit or signal, and the end of its log. One thread.
 #pragma once
 
 #include <chrono>
@@ -21,14 +21,16 @@ class Supervisor {
              std::function<void(const std::string& kind, const Json& fields)> on_event);
 
   void start(const proc::Command& command);
-  // Waits until every role has announced that it serves; returns what each announced. Error{process_failed} names the roles that have not
-  // by the deadline, or the first that died; Error{interrupted} when the user asked to stop.
+  // Waits until every role has announced that it serves; returns what each announced. Error{process_failed} names the
+  // roles that have not by the deadline, or the first that died; Error{interrupted} when the user asked to stop.
   std::map<std::string, Json> wait_ready(const std::vector<std::string>& roles, Deadline deadline);
-  // Hears what has happened since; throws for an unexpected death, for a lost agent, and (when `heed_interrupts`) for the user's Ctrl-C.
+  // Hears what has happened since; throws for an unexpected death, for a lost agent, and (when `heed_interrupts`) for
+  // the user's Ctrl-C.
   void check();
   // Repeats check() every few milliseconds until `done`. waited_for: named by the error at the deadline.
   void wait_until(const std::function<bool()>& done, Deadline deadline, const std::string& waited_for);
-  // Throws `error`, or rather the death that explains it: a request to a process that has just died fails before the death is heard of.
+  // Throws `error`, or rather the death that explains it: a request to a process that has just died fails before the
+  // death is heard of.
   [[noreturn]] void explain(const Error& error);
   void heed_interrupts(bool on) { heed_interrupts_ = on; }
   // Ends everything. After this check() is not called again.

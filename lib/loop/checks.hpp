@@ -8,8 +8,10 @@
 namespace vime::loop {
 
 struct CheckLimits {
-  double kl_tolerance = 1e-6;           // |log-prob difference| on the first step of a rollout, where both come from the same weights
-  double logprob_gap_tolerance = 1e-4;  // mean |trainer's - engine's log-prob| of the same tokens under the same weights
+  double kl_tolerance =
+      1e-6;  // |log-prob difference| on the first step of a rollout, where both come from the same weights
+  double logprob_gap_tolerance =
+      1e-4;  // mean |trainer's - engine's log-prob| of the same tokens under the same weights
 };
 
 // Figures of one optimizer step, summed over the ranks.
@@ -22,8 +24,8 @@ struct StepCheckInput {
   double loss = 0.0;
 };
 
-// First-step KL (two-sided: signed terms can cancel, so the mean magnitude is held to the limit too), trainer-vs-engine gap, and
-// finite loss and gradients. Every comparison is written so that a NaN fails it.
+// First-step KL (two-sided: signed terms can cancel, so the mean magnitude is held to the limit too), trainer-vs-engine
+// gap, and finite loss and gradients. Every comparison is written so that a NaN fails it.
 std::vector<std::string> step_problems(const StepCheckInput& input, const CheckLimits& limits);
 
 }  // namespace vime::loop

@@ -66,8 +66,8 @@ double evaluate(const GenerateContext& context, const std::vector<data::Prompt>&
                 const fleet::SamplingParams& sampling) {
   std::vector<fleet::GenerateJob> jobs;
   for (const data::Prompt& prompt : prompts) {
-    jobs.push_back({"evaluation of prompt " + std::to_string(prompt.id), context.tokenizer.encode(prompt.text), sampling,
-                    sample_seed(context.seed, prompt.id)});
+    jobs.push_back({"evaluation of prompt " + std::to_string(prompt.id), context.tokenizer.encode(prompt.text),
+                    sampling, sample_seed(context.seed, prompt.id)});
   }
   std::vector<double> scores(jobs.size(), 0.0);
   context.fleet.generate(jobs, [&](size_t job, const fleet::Generation& generation) {

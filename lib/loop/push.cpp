@@ -45,7 +45,8 @@ void require_all_engines(const std::vector<Json>& replies, int engines) {
 
 }  // namespace
 
-WeightPush::WeightPush(fleet::Fleet& fleet, TrainerGroup& trainers, weights::VersionLedger ledger, bool compare_contents)
+WeightPush::WeightPush(fleet::Fleet& fleet, TrainerGroup& trainers, weights::VersionLedger ledger,
+                       bool compare_contents)
     : fleet_(fleet), trainers_(trainers), ledger_(ledger), compare_contents_(compare_contents) {}
 
 PushReport WeightPush::run() {
@@ -54,12 +55,13 @@ PushReport WeightPush::run() {
   Json engines = Json::array();
   for (int id = 0; id < fleet_.size(); ++id) {
     const weights::EngineAddress& address = fleet_.engine(id).address();
-    engines.push_back({{"id", id}, {"url", address.url}, {"token", address.token}, {"init", !initialised_.contains(id)}});
+    engines.push_back(
+        {{"id", id}, {"url", address.url}, {"token", address.token}, {"init", !initialised_.contains(id)}});
   }
   const auto start = SteadyClock::now();
   fleet_.pause_all();
-  const std::vector<Json> replies =
-      trainers_.call_all("/push", {{"version", report.version}, {"engines", engines}, {"checksums", compare_contents_}});
+  const std::vector<Json> replies = trainers_.call_all(
+      "/push", {{"version", report.version}, {"engines", engines}, {"checksums", compare_contents_}});
   require_all_engines(replies, fleet_.size());
   for (int id = 0; id < fleet_.size(); ++id) initialised_.insert(id);
 
@@ -88,8 +90,8 @@ void WeightPush::compare(const std::vector<Json>& replies) {
   for (int id = 0; id < fleet_.size(); ++id) others["engine " + std::to_string(id)] = fleet_.engine(id).checksums();
   const std::vector<std::string> problems = weights::checksum_problems(expected, others);
   if (!problems.empty()) {
-    throw Error(ErrorKind::check_failed, "contents of version " + std::to_string(ledger_.ever_sent()) +
-                                             " differ: " + join(problems, "\n"));
+    throw Error(ErrorKind::check_failed,
+                "contents of version " + std::to_string(ledger_.ever_sent()) + " differ: " + join(problems, "\n"));
   }
 }
 

@@ -1,5 +1,5 @@
-// One weight update of all engines: pause -> trainer ranks push version v -> every engine says v (and, when asked, holds the trainer's
-// bytes) -> commit -> resume. The version is committed only after every engine has proved it.
+// One weight update of all engines: pause -> trainer ranks push version v -> every engine says v (and, when asked,
+// holds the trainer's bytes) -> commit -> resume. The version is committed only after every engine has proved it.
 #pragma once
 
 #include <cstdint>
@@ -23,8 +23,8 @@ class WeightPush {
  public:
   WeightPush(fleet::Fleet& fleet, TrainerGroup& trainers, weights::VersionLedger ledger, bool compare_contents);
 
-  // Error{process_failed} when an engine failed during the transfer, Error{check_failed} when one is on another version or holds other
-  // bytes than the trainer. Engines stay paused then: what they hold is not known.
+  // Error{process_failed} when an engine failed during the transfer, Error{check_failed} when one is on another version
+  // or holds other bytes than the trainer. Engines stay paused then: what they hold is not known.
   PushReport run();
   int64_t committed() const { return ledger_.committed(); }
 

@@ -139,14 +139,12 @@ class Run {
       for (const auto& [name, value] : figures.items()) {
         sums[name] = sums.value(name, 0.0) + value.get<double>() / static_cast<double>(steps);
       }
-      const StepCheckInput input{static_cast<int>(step),
-                                 figures["train/ppo_kl"],
-                                 figures["train/ppo_kl_abs"],
-                                 figures["train/train_rollout_logprob_abs_diff"],
-                                 figures["train/grad_norm"],
-                                 figures["train/loss"]};
+      const StepCheckInput input{static_cast<int>(step),      figures["train/ppo_kl"],
+                                 figures["train/ppo_kl_abs"], figures["train/train_rollout_logprob_abs_diff"],
+                                 figures["train/grad_norm"],  figures["train/loss"]};
       for (const std::string& problem : step_problems(input, {spec_.ci.kl_tolerance, spec_.ci.logprob_gap_tolerance})) {
-        problems.push_back("rollout " + std::to_string(steps_) + ", optimizer step " + std::to_string(step) + ": " + problem);
+        problems.push_back("rollout " + std::to_string(steps_) + ", optimizer step " + std::to_string(step) + ": " +
+                           problem);
       }
       ++optimizer_steps_;
     }
@@ -220,9 +218,10 @@ class Run {
     if (progress_ == nullptr) return;
     const double per_step = seconds_since(start_) / static_cast<double>(steps_);
     const double left = per_step * static_cast<double>(spec_.rollout.num_rollout - steps_);
-    std::string text = "step " + std::to_string(steps_) + "/" + std::to_string(spec_.rollout.num_rollout) + "  reward " +
-                       format_number(rewards_.back(), 3) + "  grad " + format_number(line["train/grad_norm"].get<double>(), 3) +
-                       "  version " + std::to_string(push_.committed()) + "  " + format_seconds(per_step) + "/step  " +
+    std::string text = "step " + std::to_string(steps_) + "/" + std::to_string(spec_.rollout.num_rollout) +
+                       "  reward " + format_number(rewards_.back(), 3) + "  grad " +
+                       format_number(line["train/grad_norm"].get<double>(), 3) + "  version " +
+                       std::to_string(push_.committed()) + "  " + format_seconds(per_step) + "/step  " +
                        format_seconds(left) + " left";
     progress_->update(text, SteadyClock::now());
   }
@@ -294,7 +293,8 @@ int execute_run(const RunOptions& options) {
   write_file_atomic(directory.plan(), spec::plan_json(options.spec, prepared.plan, memory, true).dump(2) + "\n");
   log::tee_to((directory.logs() / "driver.log").string());
   if (prepared.prompts_too_long > 0) {
-    log::warning("loop", std::to_string(prepared.prompts_too_long) + " prompts are over rollout_max_prompt_len and are left out");
+    log::warning("loop", std::to_string(prepared.prompts_too_long) +
+                             " prompts are over rollout_max_prompt_len and are left out");
   }
   std::optional<report::ProgressLine> progress;
   if (!options.quiet) {
@@ -302,8 +302,7 @@ int execute_run(const RunOptions& options) {
     progress->attach_log();
   }
   std::vector<double> rewards;
-  report::Summary summary =
-      run_processes(prepared, directory, options, progress ? &*progress : nullptr, rewards);
+  report::Summary summary = run_processes(prepared, directory, options, progress ? &*progress : nullptr, rewards);
   summary.wall_time_s = seconds_since(start);
   report::write_summary(directory.summary(), summary);
   if (progress) progress->finish();

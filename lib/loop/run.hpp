@@ -11,11 +11,12 @@ namespace vime::loop {
 struct RunOptions {
   spec::ExperimentSpec spec;
   fs::path run_dir;
-  bool quiet = false;        // no progress line and no closing summary
-  std::string vime_binary;   // starts agent, trainer ranks and engines
+  bool quiet = false;       // no progress line and no closing summary
+  std::string vime_binary;  // starts agent, trainer ranks and engines
 };
 
-// Runs to the end and returns the exit status; summary.json says the same. Throws Error only before anything was started.
+// Runs to the end and returns the exit status; summary.json says the same. Throws Error only before anything was
+// started.
 int execute_run(const RunOptions& options);
 
 }  // namespace vime::loop

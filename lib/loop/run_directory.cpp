@@ -36,9 +36,13 @@ RunDirectory::RunDirectory(fs::path root) : root_(fs::absolute(std::move(root)).
   }
 }
 
-fs::path RunDirectory::rollout(int64_t rollout_id) const { return root_ / "rollouts" / numbered("rollout_", rollout_id); }
+fs::path RunDirectory::rollout(int64_t rollout_id) const {
+  return root_ / "rollouts" / numbered("rollout_", rollout_id);
+}
 
-fs::path RunDirectory::checkpoint(int64_t step) const { return root_ / "checkpoints" / numbered("step_", step); }
+fs::path RunDirectory::checkpoint(int64_t step) const {
+  return root_ / "checkpoints" / numbered("step_", step);
+}
 
 fs::path RunDirectory::checkpoint_aside(int64_t step) const {
   return root_ / "checkpoints" / (numbered(".step_", step) + ".partial");

@@ -20,10 +20,10 @@ class RunDirectory {
   fs::path events() const { return root_ / "events.jsonl"; }
   fs::path summary() const { return root_ / "summary.json"; }
   fs::path model() const { return root_ / "model"; }  // config and tokenizer for the engines
-  const fs::path& logs() const { return logs_; }       // of this attempt
-  fs::path rollout(int64_t rollout_id) const;          // rollouts/rollout_000012, without an extension
-  fs::path checkpoint(int64_t step) const;             // checkpoints/step_000010
-  fs::path checkpoint_aside(int64_t step) const;       // where it is written before it is renamed
+  const fs::path& logs() const { return logs_; }      // of this attempt
+  fs::path rollout(int64_t rollout_id) const;         // rollouts/rollout_000012, without an extension
+  fs::path checkpoint(int64_t step) const;            // checkpoints/step_000010
+  fs::path checkpoint_aside(int64_t step) const;      // where it is written before it is renamed
 
   // Keeps the newest `keep` rollouts' files.
   void prune_rollouts(int64_t newest, int64_t keep) const;

@@ -57,10 +57,9 @@ void prepare_data(Prepared& prepared) {
   int64_t needed = longest + spec.rollout.rollout_max_response_len;
   if (spec.eval.eval_interval) {
     prepared.eval_prompts = data::load_prompts(*spec.eval.prompt_data);
-    prepared.eval_prompts.resize(
-        std::min(prepared.eval_prompts.size(), static_cast<size_t>(spec.eval.num_samples)));
-    needed = std::max(needed,
-                      longest_prompt(*prepared.tokenizer, prepared.eval_prompts, no_limit) + spec.eval.max_response_len);
+    prepared.eval_prompts.resize(std::min(prepared.eval_prompts.size(), static_cast<size_t>(spec.eval.num_samples)));
+    needed = std::max(
+        needed, longest_prompt(*prepared.tokenizer, prepared.eval_prompts, no_limit) + spec.eval.max_response_len);
   }
   prepared.max_model_len = spec.engine.max_model_len.value_or(needed);
   if (prepared.max_model_len < needed) {
@@ -68,7 +67,8 @@ void prepare_data(Prepared& prepared) {
                                         ", but the longest prompt and its response need " + std::to_string(needed));
   }
   if (needed > prepared.config.max_position_embeddings) {
-    throw Error(ErrorKind::refused, "prompts and responses need " + std::to_string(needed) + " positions, the model has " +
+    throw Error(ErrorKind::refused, "prompts and responses need " + std::to_string(needed) +
+                                        " positions, the model has " +
                                         std::to_string(prepared.config.max_position_embeddings));
   }
 }
@@ -83,8 +83,8 @@ proc::Command trainer_command(const Prepared& prepared, const RunDirectory& dire
                               const std::string& token, int rank) {
   proc::Command command;
   command.role = fleet::trainer_role(rank);
-  command.argv = {vime_binary, "trainer",  "--run-dir",     directory.root().string(),
-                  "--run-id",  prepared.run_id, "--rank", std::to_string(rank)};
+  command.argv = {vime_binary, "trainer",       "--run-dir", directory.root().string(),
+                  "--run-id",  prepared.run_id, "--rank",    std::to_string(rank)};
   command.env["VIME_RUN_TOKEN"] = token;
   command.log_path = (directory.logs() / (command.role + ".log")).string();
   return command;
@@ -110,7 +110,8 @@ Prepared prepare(const spec::ExperimentSpec& spec, const std::string& run_id) {
   }
   for (const placement::Engine& engine : prepared.plan.engines) {
     for (int worker = 0; worker < engine.count; ++worker) {
-      arch::arena_layout(prepared.config, tensor::DType::f32, worker, engine.count);  // refuses a model that cannot be cut so
+      arch::arena_layout(prepared.config, tensor::DType::f32, worker,
+                         engine.count);  // refuses a model that cannot be cut so
     }
   }
   prepare_data(prepared);
@@ -153,8 +154,9 @@ Processes::Processes(const Prepared& prepared, const RunDirectory& directory, co
   std::vector<std::string> urls;
   for (const std::string& role : trainer_roles) urls.push_back(loopback_url(infos.at(role), role));
   trainers_ = std::make_unique<TrainerGroup>(client_, supervisor_, urls, token_, spec.weight_sync.timeout);
-  trainers_->call_all("/setup", {{"meeting_host", "127.0.0.1"},
-                                 {"meeting_port", json_int(infos.at(trainer_roles.front()), "meeting_port", "trainer-0")}});
+  trainers_->call_all("/setup",
+                      {{"meeting_host", "127.0.0.1"},
+                       {"meeting_port", json_int(infos.at(trainer_roles.front()), "meeting_port", "trainer-0")}});
   std::vector<weights::EngineAddress> addresses;
   for (size_t i = 0; i < engine_roles.size(); ++i) {
     addresses.push_back({static_cast<int>(i), loopback_url(infos.at(engine_roles[i]), engine_roles[i]), token_});

@@ -1,5 +1,5 @@
-// Everything a run needs before its first step: plan, run directory, model folder, processes that serve. What can be refused is refused
-// before anything is started.
+// Everything a run needs before its first step: plan, run directory, model folder, processes that serve. What can be
+// refused is refused before anything is started.
 #pragma once
 
 #include <functional>
@@ -25,7 +25,7 @@ struct Prepared {
   placement::Plan plan;
   std::shared_ptr<const data::Tokenizer> tokenizer;
   arch::ModelConfig config;
-  std::vector<data::Prompt> prompts;       // of training, without those over the length limit
+  std::vector<data::Prompt> prompts;  // of training, without those over the length limit
   int64_t prompts_too_long = 0;
   std::vector<data::Prompt> eval_prompts;  // empty: no evaluation
   int64_t max_model_len = 0;

@@ -19,7 +19,9 @@ std::vector<Json> TrainerGroup::call_all(const std::string& path, const Json& bo
   return call_ranks(ranks, path, body);
 }
 
-Json TrainerGroup::call(int rank, const std::string& path, const Json& body) { return call_ranks({rank}, path, body).front(); }
+Json TrainerGroup::call(int rank, const std::string& path, const Json& body) {
+  return call_ranks({rank}, path, body).front();
+}
 
 std::vector<Json> TrainerGroup::call_ranks(const std::vector<int>& ranks, const std::string& path, const Json& body) {
   std::vector<std::future<http::Outcome>> replies;
@@ -36,7 +38,8 @@ std::vector<Json> TrainerGroup::call_ranks(const std::vector<int>& ranks, const 
   const auto unanswered = [&] {
     std::vector<std::string> names;
     for (size_t i = 0; i < replies.size(); ++i) {
-      if (replies[i].wait_for(std::chrono::seconds(0)) != std::future_status::ready) names.push_back(std::to_string(ranks[i]));
+      if (replies[i].wait_for(std::chrono::seconds(0)) != std::future_status::ready)
+        names.push_back(std::to_string(ranks[i]));
     }
     return names;
   };

@@ -1,4 +1,5 @@
-// All trainer ranks, driven in lock step: one command goes to every rank, and the driver waits for all answers. One thread.
+// All trainer ranks, driven in lock step: one command goes to every rank, and the driver waits for all answers. One
+// thread.
 #pragma once
 
 #include <chrono>
@@ -17,8 +18,9 @@ class TrainerGroup {
                std::chrono::milliseconds timeout);
 
   int size() const { return static_cast<int>(urls_.size()); }
-  // The same command to every rank; answers by rank. Error{process_failed} names the ranks that failed or did not answer in time.
-  // The user's Ctrl-C is heeded only afterwards: a command that some ranks have begun must be finished by all.
+  // The same command to every rank; answers by rank. Error{process_failed} names the ranks that failed or did not
+  // answer in time. The user's Ctrl-C is heeded only afterwards: a command that some ranks have begun must be finished
+  // by all.
   std::vector<Json> call_all(const std::string& path, const Json& body);
   Json call(int rank, const std::string& path, const Json& body);
 

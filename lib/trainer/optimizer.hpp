@@ -1,4 +1,5 @@
-// AdamW with gradient clipping over gradients that lie in one flat buffer, so that a step needs one all-reduce. One thread.
+// AdamW with gradient clipping over gradients that lie in one flat buffer, so that a step needs one all-reduce. One
+// thread.
 #pragma once
 
 #include <torch/torch.h>

@@ -17,7 +17,9 @@ struct Packed {
   std::vector<int64_t> response_lengths;
 };
 
-torch::Tensor int64_tensor(const std::vector<int64_t>& values) { return torch::tensor(values, torch::kInt64); }
+torch::Tensor int64_tensor(const std::vector<int64_t>& values) {
+  return torch::tensor(values, torch::kInt64);
+}
 
 Packed pack(const BatchView& view, const rollout::MicroBatch& samples) {
   std::vector<int64_t> ids, positions, rows, targets;
@@ -72,8 +74,8 @@ std::vector<T> gather(const BatchView& view, const rollout::MicroBatch& samples,
 BatchView::BatchView(const rollout::TrainBatch& of)
     : batch(of), token_offsets(rollout::offsets(of.lengths)), response_offsets(rollout::offsets(of.response_lengths)) {}
 
-std::vector<double> response_logprobs(const model::Decoder& decoder, const BatchView& view, const rollout::MicroBatch& samples,
-                                      double temperature) {
+std::vector<double> response_logprobs(const model::Decoder& decoder, const BatchView& view,
+                                      const rollout::MicroBatch& samples, double temperature) {
   const torch::NoGradGuard no_grad;
   const Packed packed = pack(view, samples);
   if (packed.rows.numel() == 0) return {};

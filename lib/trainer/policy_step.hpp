@@ -1,5 +1,5 @@
-// Forward and backward over one micro-batch: packed tokens -> log-probs of the response tokens -> policy loss -> gradients.
-// Sequences lie one behind the other, without padding. One thread.
+// Forward and backward over one micro-batch: packed tokens -> log-probs of the response tokens -> policy loss ->
+// gradients. Sequences lie one behind the other, without padding. One thread.
 #pragma once
 
 #include <torch/torch.h>
@@ -28,14 +28,15 @@ struct BatchView {
   explicit BatchView(const rollout::TrainBatch& of);
 };
 
-// Log-probs (natural, float64) of the micro-batch's response tokens under the present weights, sample after sample; no gradient.
-std::vector<double> response_logprobs(const model::Decoder& decoder, const BatchView& view, const rollout::MicroBatch& samples,
-                                      double temperature);
+// Log-probs (natural, float64) of the micro-batch's response tokens under the present weights, sample after sample; no
+// gradient.
+std::vector<double> response_logprobs(const model::Decoder& decoder, const BatchView& view,
+                                      const rollout::MicroBatch& samples, double temperature);
 
 struct MicroBatchResult {
-  algo::LossTerms terms;   // this micro-batch's share of the step's figures
-  double entropy = 0.0;    // likewise: weighted mean entropy
-  double logprob = 0.0;    // likewise: weighted mean of the old log-probs
+  algo::LossTerms terms;  // this micro-batch's share of the step's figures
+  double entropy = 0.0;   // likewise: weighted mean entropy
+  double logprob = 0.0;   // likewise: weighted mean of the old log-probs
 };
 
 // Adds the micro-batch's gradient to the parameters' gradients. old_logprobs: [response tokens of the whole batch].

@@ -28,7 +28,8 @@ std::vector<weights::PlacedTensor> placed_tensors(const arch::ArenaLayout& layou
 // The ranks of one slot: never the trainer's tensor-parallel group, whose members may be others.
 class TrainerRank::RankSlotGroup final : public weights::SlotGroup {
  public:
-  RankSlotGroup(placement::Slot slot, std::shared_ptr<model::RankGroup> group) : slot_(slot), group_(std::move(group)) {}
+  RankSlotGroup(placement::Slot slot, std::shared_ptr<model::RankGroup> group)
+      : slot_(slot), group_(std::move(group)) {}
   const placement::Slot& slot() const { return slot_; }
   std::vector<std::string> gather(const std::string& mine) override { return group_->gather_strings(mine, 0); }
 
@@ -55,7 +56,9 @@ TrainerRank::TrainerRank(RankOptions options) : options_(std::move(options)) {
 
 TrainerRank::~TrainerRank() = default;
 
-uint16_t TrainerRank::meeting_port() const { return meeting_point_ ? meeting_point_->port() : 0; }
+uint16_t TrainerRank::meeting_port() const {
+  return meeting_point_ ? meeting_point_->port() : 0;
+}
 
 void TrainerRank::setup(const std::string& meeting_host, uint16_t meeting_port) {
   const int size = static_cast<int>(options_.plan.ranks.size());
@@ -74,8 +77,8 @@ void TrainerRank::setup(const std::string& meeting_host, uint16_t meeting_port) 
     std::shared_ptr<model::RankGroup> group = world_->subgroup("slot of engine " + std::to_string(slot.engine), ranks);
     if (group) slot_groups_[slot.engine] = std::make_unique<RankSlotGroup>(slot, std::move(group));
   }
-  log::info("trainer", "rank " + std::to_string(options_.rank) + ": joined a world of " + std::to_string(size) + " and " +
-                           std::to_string(slot_groups_.size()) + " slot groups");
+  log::info("trainer", "rank " + std::to_string(options_.rank) + ": joined a world of " + std::to_string(size) +
+                           " and " + std::to_string(slot_groups_.size()) + " slot groups");
 }
 
 std::vector<StepFigures> TrainerRank::train(const std::string& batch_path) {
@@ -88,8 +91,8 @@ std::vector<StepFigures> TrainerRank::train(const std::string& batch_path) {
   const std::vector<rollout::StepSchedule> steps = rollout::schedule_micro_batches(batch.lengths, schedule_options);
   const auto dp_rank = static_cast<size_t>(options_.plan.ranks[static_cast<size_t>(options_.rank)].dp_rank);
 
-  // All old log-probs come from the weights that generated the samples, so they are computed before the first step, in the same
-  // micro-batches as the training passes: then the first step's ratio is exactly 1 unless something is wrong.
+  // All old log-probs come from the weights that generated the samples, so they are computed before the first step, in
+  // the same micro-batches as the training passes: then the first step's ratio is exactly 1 unless something is wrong.
   std::vector<double> old_logprobs(static_cast<size_t>(view.response_offsets.back()), 0.0);
   for (const rollout::StepSchedule& step : steps) {
     for (const rollout::MicroBatch& micro_batch : step.ranks[dp_rank]) {
@@ -113,7 +116,8 @@ std::vector<StepFigures> TrainerRank::train(const std::string& batch_path) {
 }
 
 StepFigures TrainerRank::train_step(const BatchView& view, const std::vector<rollout::MicroBatch>& mine,
-                                    const std::vector<rollout::MicroBatch>& all, const std::vector<double>& old_logprobs) {
+                                    const std::vector<rollout::MicroBatch>& all,
+                                    const std::vector<double>& old_logprobs) {
   std::vector<uint8_t> mask;
   std::vector<int64_t> lengths;
   for (const rollout::MicroBatch& micro_batch : all) {
@@ -152,14 +156,16 @@ PushFigures TrainerRank::push(int64_t version, const std::vector<PushTarget>& ta
   for (const PushTarget& target : targets) {
     engines.push_back(std::make_unique<weights::EngineClient>(client_, target.address, options_.transfer_timeout));
   }
-  // Nothing is gathered or converted: every rank's arena holds whole tensors in checkpoint form, and engines read from it.
+  // Nothing is gathered or converted: every rank's arena holds whole tensors in checkpoint form, and engines read from
+  // it.
   PushFigures figures;
   const std::vector<weights::PlacedTensor> tensors = placed_tensors(decoder_->layout());
   for (const auto& [engine, group] : slot_groups_) {
     weights::SlotPush push;
     push.slot = group->slot();
     push.rank = options_.rank;
-    push.uuid = options_.plan.devices[static_cast<size_t>(options_.plan.ranks[static_cast<size_t>(options_.rank)].device)].uuid;
+    push.uuid =
+        options_.plan.devices[static_cast<size_t>(options_.plan.ranks[static_cast<size_t>(options_.rank)].device)].uuid;
     push.group = group.get();
     push.arena = arena_.get();
     push.tensors = tensors;
@@ -167,19 +173,22 @@ PushFigures TrainerRank::push(int64_t version, const std::vector<PushTarget>& ta
     push.version = version;
     push.engine = engines[static_cast<size_t>(engine)].get();
     push.init_needed = targets[static_cast<size_t>(engine)].init_needed;
-    if (const std::optional<weights::EngineResult> result = weights::push_slot(push)) figures.results.push_back(*result);
+    if (const std::optional<weights::EngineResult> result = weights::push_slot(push))
+      figures.results.push_back(*result);
   }
   std::vector<weights::NetworkTarget> network_targets;
   for (const placement::Engine& engine : options_.plan.engines) {
     const auto at = static_cast<size_t>(engine.id);
-    if (options_.over_network[at]) network_targets.push_back({engines[at].get(), engine.count, targets[at].init_needed});
+    if (options_.over_network[at])
+      network_targets.push_back({engines[at].get(), engine.count, targets[at].init_needed});
   }
   if (options_.rank == 0 && !network_targets.empty()) {
     if (!network_push_) {
       network_push_ = std::make_unique<weights::NetworkPush>(options_.host, options_.token, options_.transfer_timeout);
     }
     std::vector<weights::SourceTensor> sources;
-    for (const weights::PlacedTensor& tensor : tensors) sources.push_back({tensor.info, arena_->data() + tensor.offset});
+    for (const weights::PlacedTensor& tensor : tensors)
+      sources.push_back({tensor.info, arena_->data() + tensor.offset});
     for (const weights::EngineResult& result :
          network_push_->push(network_targets, sources, options_.buffer_bytes, version)) {
       figures.results.push_back(result);
@@ -197,6 +206,8 @@ std::map<std::string, uint64_t> TrainerRank::checksums() const {
   return sums;
 }
 
-void TrainerRank::save(const std::string& dir) const { model::save_weights(*decoder_, dir); }
+void TrainerRank::save(const std::string& dir) const {
+  model::save_weights(*decoder_, dir);
+}
 
 }  // namespace vime::trainer

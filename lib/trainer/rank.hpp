@@ -1,5 +1,6 @@
-// One trainer rank: its weights (in memory that colocated engine workers can read), optimizer and process groups, and the
-// operations that the driver commands in lock step. One thread; every operation is collective over all ranks unless it says otherwise.
+// One trainer rank: its weights (in memory that colocated engine workers can read), optimizer and process groups, and
+// the operations that the driver commands in lock step. One thread; every operation is collective over all ranks unless
+// it says otherwise.
 #pragma once
 
 #include <chrono>
@@ -31,7 +32,7 @@ struct RankOptions {
   placement::Plan plan;
   std::vector<bool> over_network;  // by engine: its weights travel over the network, colocated or not
   arch::ModelConfig config;
-  std::string model_dir;   // weights are read from here; empty: random weights from `seed`
+  std::string model_dir;  // weights are read from here; empty: random weights from `seed`
   uint64_t seed = 0;
   OptimizerOptions optimizer;
   PolicyOptions policy;
@@ -46,7 +47,7 @@ struct RankOptions {
 struct StepFigures {
   algo::LossTerms terms;
   double entropy = 0.0;
-  double logprob = 0.0;  // weighted mean of the recomputed old log-probs
+  double logprob = 0.0;    // weighted mean of the recomputed old log-probs
   double grad_norm = 0.0;  // the same on every rank
   bool applied = false;
   double lr = 0.0;

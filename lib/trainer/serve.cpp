@@ -62,8 +62,8 @@ RankOptions rank_options(const TrainerOptions& options) {
   rank.config = arch::read_config(fs::path(options.run_dir) / "model");
   rank.model_dir = spec.model.path.value_or("");
   rank.seed = static_cast<uint64_t>(spec.seed);
-  rank.optimizer = {spec.trainer.lr,           spec.trainer.adam_beta1,   spec.trainer.adam_beta2,
-                    spec.trainer.adam_eps,     spec.trainer.weight_decay, spec.trainer.clip_grad};
+  rank.optimizer = {spec.trainer.lr,       spec.trainer.adam_beta1,   spec.trainer.adam_beta2,
+                    spec.trainer.adam_eps, spec.trainer.weight_decay, spec.trainer.clip_grad};
   rank.policy.loss.type = algo::policy_loss_type(spec.algorithm.advantage_estimator);
   rank.policy.loss.eps_clip = spec.algorithm.eps_clip;
   rank.policy.loss.eps_clip_high = spec.algorithm.eps_clip_high;
@@ -80,7 +80,9 @@ RankOptions rank_options(const TrainerOptions& options) {
 }
 
 // JSON has no NaN; null stands for one, and the driver turns it back.
-Json number(double value) { return std::isfinite(value) ? Json(value) : Json(nullptr); }
+Json number(double value) {
+  return std::isfinite(value) ? Json(value) : Json(nullptr);
+}
 
 Json figures_json(const StepFigures& figures) {
   const algo::LossTerms& terms = figures.terms;
@@ -101,13 +103,15 @@ Json figures_json(const StepFigures& figures) {
 }
 
 Json handle_setup(TrainerRank& rank, const Json& body) {
-  rank.setup(json_string(body, "meeting_host", "/setup"), static_cast<uint16_t>(json_int(body, "meeting_port", "/setup")));
+  rank.setup(json_string(body, "meeting_host", "/setup"),
+             static_cast<uint16_t>(json_int(body, "meeting_port", "/setup")));
   return Json::object();
 }
 
 Json handle_train(TrainerRank& rank, const Json& body) {
   Json steps = Json::array();
-  for (const StepFigures& figures : rank.train(json_string(body, "batch", "/train"))) steps.push_back(figures_json(figures));
+  for (const StepFigures& figures : rank.train(json_string(body, "batch", "/train")))
+    steps.push_back(figures_json(figures));
   return {{"steps", steps}};
 }
 
@@ -139,20 +143,21 @@ Json handle_save(TrainerRank& rank, const Json& body) {
 
 void add_command(http::Server& server, CommandQueue& queue, TrainerRank& rank, const std::string& path,
                  Json (*handle)(TrainerRank&, const Json&)) {
-  server.route("POST", path, [&queue, &rank, path, handle](const http::ServerRequest& request, http::Responder responder) {
-    const Json body = parse_json(request.body, "body of " + path, ErrorKind::refused);
-    queue.push([&rank, path, handle, body, responder] {
-      try {
-        responder.respond({200, handle(rank, body).dump()});
-      } catch (const Error& error) {
-        log::error("trainer", path + ": " + error.what());
-        responder.respond(http::error_response(500, error.what()));
-      } catch (const std::exception& error) {  // LibTorch's own
-        log::error("trainer", path + ": " + error.what());
-        responder.respond(http::error_response(500, error.what()));
-      }
-    });
-  });
+  server.route("POST", path,
+               [&queue, &rank, path, handle](const http::ServerRequest& request, http::Responder responder) {
+                 const Json body = parse_json(request.body, "body of " + path, ErrorKind::refused);
+                 queue.push([&rank, path, handle, body, responder] {
+                   try {
+                     responder.respond({200, handle(rank, body).dump()});
+                   } catch (const Error& error) {
+                     log::error("trainer", path + ": " + error.what());
+                     responder.respond(http::error_response(500, error.what()));
+                   } catch (const std::exception& error) {  // LibTorch's own
+                     log::error("trainer", path + ": " + error.what());
+                     responder.respond(http::error_response(500, error.what()));
+                   }
+                 });
+               });
 }
 
 }  // namespace
@@ -166,14 +171,17 @@ TrainerOptions trainer_options(const Json& json) {
 int serve_trainer(const TrainerOptions& options) {
   proc::set_title("vime trainer " + std::to_string(options.rank) + " " + options.run_id);
   proc::watch_interrupts();
-  // One thread per virtual device: the devices share the machine's cores, and results do not depend on how many there are.
+  // One thread per virtual device: the devices share the machine's cores, and results do not depend on how many there
+  // are.
   model::limit_threads(1);
   TrainerRank rank(rank_options(options));
   CommandQueue queue;
   http::ServerOptions server_options;
   server_options.token = options.token;
   http::Server server(server_options);
-  server.route("GET", "/health", [](const http::ServerRequest&, http::Responder responder) { responder.respond({200, ""}); });
+  server.route("GET", "/health", [](const http::ServerRequest&, http::Responder responder) {
+    responder.respond({200, ""});
+  });
   add_command(server, queue, rank, "/setup", handle_setup);
   add_command(server, queue, rank, "/train", handle_train);
   add_command(server, queue, rank, "/push", handle_push);

@@ -1,10 +1,11 @@
-// A trainer rank's process: HTTP control routes on loopback, guarded by the run token, and one thread that computes. Commands run one
-// after another in the order of their arrival; each is answered when it has been done.
+// A trainer rank's process: HTTP control routes on loopback, guarded by the run token, and one thread that computes.
+// Commands run one after another in the order of their arrival; each is answered when it has been done.
 //   GET  /health                       200 once the weights are there
 //   POST /setup  {"meeting_host", "meeting_port"}                        {}
 //   POST /train  {"batch": path}                                     {"steps": [figures]}
 //   POST /push   {"version", "engines": [{"id","url","token","init"}], "checksums": bool}
-//                                      {"results": [{"engine","error"}], "prepare_s", "extra_bytes", "checksums": {name: hex}}
+//                                      {"results": [{"engine","error"}], "prepare_s", "extra_bytes", "checksums":
+//                                      {name: hex}}
 //   POST /save   {"dir"}                                             {}
 #pragma once
 

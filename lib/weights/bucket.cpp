@@ -8,7 +8,9 @@
 namespace vime::weights {
 namespace {
 
-uint64_t aligned(uint64_t offset, uint64_t alignment) { return (offset + alignment - 1) / alignment * alignment; }
+uint64_t aligned(uint64_t offset, uint64_t alignment) {
+  return (offset + alignment - 1) / alignment * alignment;
+}
 
 }  // namespace
 
@@ -77,8 +79,8 @@ Bucket parse_manifest(const Json& update_info) {
       throw Error(ErrorKind::refused, what + ": entry " + std::to_string(i) + ": " + error.what());
     }
     if (entry.offset % tensor::element_bytes(entry.info.dtype) != 0) {
-      throw Error(ErrorKind::refused, what + ": " + entry.info.name + " begins at byte " + std::to_string(entry.offset) +
-                                          ", which is no multiple of its element size");
+      throw Error(ErrorKind::refused, what + ": " + entry.info.name + " begins at byte " +
+                                          std::to_string(entry.offset) + ", which is no multiple of its element size");
     }
     bucket.bytes = std::max(bucket.bytes, entry.offset + entry.info.bytes());
     bucket.entries.push_back(std::move(entry));

@@ -19,8 +19,8 @@ struct Bucket {
   uint64_t bytes = 0;
 };
 
-// Packs tensors in their order. A bucket is closed before it would exceed buffer_bytes; a larger tensor is its own bucket. Every offset is
-// a multiple of its tensor's element size. No tensors: no buckets.
+// Packs tensors in their order. A bucket is closed before it would exceed buffer_bytes; a larger tensor is its own
+// bucket. Every offset is a multiple of its tensor's element size. No tensors: no buckets.
 std::vector<Bucket> pack_buckets(const std::vector<tensor::TensorInfo>& tensors, uint64_t buffer_bytes);
 
 // A tensor that lies somewhere in an arena already.
@@ -33,7 +33,8 @@ std::vector<Bucket> arena_buckets(const std::vector<PlacedTensor>& tensors, uint
 
 // {"names", "dtype_names", "shapes", "tensor_offsets"}: vLLM's lists, and where each tensor begins.
 Json manifest_json(const Bucket& bucket);
-// Throws Error{refused} when the lists are absent, of unequal length, or hold an unknown dtype, a negative size or a misaligned offset.
+// Throws Error{refused} when the lists are absent, of unequal length, or hold an unknown dtype, a negative size or a
+// misaligned offset.
 Bucket parse_manifest(const Json& update_info);
 
 }  // namespace vime::weights

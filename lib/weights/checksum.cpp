@@ -23,10 +23,14 @@ uint64_t run_sum(const std::byte* data, uint64_t first_index, uint64_t count) {
 
 uint64_t run_sum(std::size_t element, const std::byte* data, uint64_t first_index, uint64_t count) {
   switch (element) {
-    case 1: return run_sum<uint8_t>(data, first_index, count);
-    case 2: return run_sum<uint16_t>(data, first_index, count);
-    case 4: return run_sum<uint32_t>(data, first_index, count);
-    case 8: return run_sum<uint64_t>(data, first_index, count);
+    case 1:
+      return run_sum<uint8_t>(data, first_index, count);
+    case 2:
+      return run_sum<uint16_t>(data, first_index, count);
+    case 4:
+      return run_sum<uint32_t>(data, first_index, count);
+    case 8:
+      return run_sum<uint64_t>(data, first_index, count);
   }
   throw Error(ErrorKind::internal, "checksum of an element of " + std::to_string(element) + " bytes");
 }

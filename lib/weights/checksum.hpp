@@ -1,6 +1,6 @@
-// Content checksum of a tensor that shards can add up: the sum over its elements of mix64(bits + golden * flat index), modulo 2^64.
-// The index is the element's place in the full row-major tensor, so the sums of disjoint shards are the full tensor's sum, in any
-// order. Made to find lost, stale, swapped and shifted data, not to resist an attacker.
+// Content checksum of a tensor that shards can add up: the sum over its elements of mix64(bits + golden * flat index),
+// modulo 2^64. The index is the element's place in the full row-major tensor, so the sums of disjoint shards are the
+// full tensor's sum, in any order. Made to find lost, stale, swapped and shifted data, not to resist an attacker.
 #pragma once
 
 #include <cstddef>

@@ -29,14 +29,18 @@ void EngineClient::pause(const std::string& mode, bool clear_cache) {
   post("/pause?mode=" + mode + "&clear_cache=" + (clear_cache ? "true" : "false"), Json::object(), control_timeout_);
 }
 
-void EngineClient::resume() { post("/resume", Json::object(), control_timeout_); }
+void EngineClient::resume() {
+  post("/resume", Json::object(), control_timeout_);
+}
 
 bool EngineClient::is_paused() {
   const http::Reply reply = client_.call(request("GET", "/is_paused", nullptr, control_timeout_));
   return json_bool(parse_json(reply.body, address_.name() + ": /is_paused"), "is_paused", address_.name());
 }
 
-void EngineClient::sleep(int level) { post("/sleep?level=" + std::to_string(level), Json::object(), control_timeout_); }
+void EngineClient::sleep(int level) {
+  post("/sleep?level=" + std::to_string(level), Json::object(), control_timeout_);
+}
 
 void EngineClient::wake_up(const std::vector<std::string>& tags) {
   std::string path = "/wake_up";
@@ -44,13 +48,21 @@ void EngineClient::wake_up(const std::vector<std::string>& tags) {
   post(path, Json::object(), control_timeout_);
 }
 
-void EngineClient::abort_all() { post("/abort_requests", Json::object(), control_timeout_); }
+void EngineClient::abort_all() {
+  post("/abort_requests", Json::object(), control_timeout_);
+}
 
-void EngineClient::init_weight_transfer(const Json& init_info) { check(send_init_weight_transfer(init_info).get()); }
+void EngineClient::init_weight_transfer(const Json& init_info) {
+  check(send_init_weight_transfer(init_info).get());
+}
 
-void EngineClient::start_weight_update() { post("/start_weight_update", Json::object(), timeout_); }
+void EngineClient::start_weight_update() {
+  post("/start_weight_update", Json::object(), timeout_);
+}
 
-void EngineClient::update_weights(const Json& update_info) { check(send_update_weights(update_info).get()); }
+void EngineClient::update_weights(const Json& update_info) {
+  check(send_update_weights(update_info).get());
+}
 
 void EngineClient::finish_weight_update(int64_t version) {
   post("/finish_weight_update", {{"weight_version", std::to_string(version)}}, timeout_);
@@ -75,7 +87,8 @@ EngineVersion EngineClient::weight_version() {
   EngineVersion version{address_.name(), false, ""};
   try {
     const http::Reply reply = client_.call(request("GET", "/weight_info", nullptr, control_timeout_));
-    version.text = json_string(parse_json(reply.body, address_.name() + ": /weight_info"), "weight_version", "/weight_info");
+    version.text =
+        json_string(parse_json(reply.body, address_.name() + ": /weight_info"), "weight_version", "/weight_info");
     version.readable = true;
   } catch (const Error& error) {
     version.text = error.what();

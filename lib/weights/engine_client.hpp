@@ -1,5 +1,6 @@
-// The control routes of one engine, as bodies of vLLM's third wire generation (facts of the protocol: GET /version says which an
-// engine speaks). Every call blocks for at most its deadline and throws Error{process_failed} naming the engine and the route.
+// The control routes of one engine, as bodies of vLLM's third wire generation (facts of the protocol: GET /version says
+// which an engine speaks). Every call blocks for at most its deadline and throws Error{process_failed} naming the
+// engine and the route.
 #pragma once
 
 #include <chrono>
@@ -44,8 +45,8 @@ class EngineClient {
   // Throws what the outcome means.
   void check(const http::Outcome& outcome) const;
 
-  EngineVersion weight_version();                   // never throws: an unreadable version is a value
-  std::map<std::string, uint64_t> checksums();      // of every parameter, over the whole engine
+  EngineVersion weight_version();               // never throws: an unreadable version is a value
+  std::map<std::string, uint64_t> checksums();  // of every parameter, over the whole engine
   int world_size();
 
   // A request with this engine's address and token.

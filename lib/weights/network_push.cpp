@@ -61,9 +61,8 @@ void NetworkPush::send_bucket(std::vector<Member>& members, const Bucket& bucket
     for (int i = 0; i < member.workers; ++i) ranks.push_back(member.rank_offset + i);
   }
   // A reply before the bytes are out can only be a refusal: sending on would wait for a reader that has left.
-  const auto missed = source_->send(ranks, staging_.data(), bucket.bytes, timeout_, [&](int rank) {
-    return ended(of_rank[static_cast<size_t>(rank)]->reply);
-  });
+  const auto missed = source_->send(ranks, staging_.data(), bucket.bytes, timeout_,
+                                    [&](int rank) { return ended(of_rank[static_cast<size_t>(rank)]->reply); });
   for (Member& member : members) {
     if (member.session.failed()) continue;
     member.session.attempt([&] { member.session.engine().check(member.reply.get()); });
@@ -76,8 +75,9 @@ void NetworkPush::send_bucket(std::vector<Member>& members, const Bucket& bucket
   }
 }
 
-std::vector<EngineResult> NetworkPush::push(const std::vector<NetworkTarget>& targets, const std::vector<SourceTensor>& tensors,
-                                            uint64_t buffer_bytes, int64_t version) {
+std::vector<EngineResult> NetworkPush::push(const std::vector<NetworkTarget>& targets,
+                                            const std::vector<SourceTensor>& tensors, uint64_t buffer_bytes,
+                                            int64_t version) {
   std::vector<Member> members;
   int next_rank = 1;
   for (const NetworkTarget& target : targets) {

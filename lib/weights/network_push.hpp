@@ -1,5 +1,6 @@
-// The push into engines on devices of their own, run by the one network source (trainer rank 0): every bucket is announced to all engines
-// over HTTP and its bytes follow on the weight channel. An engine that fails drops out; the others get everything.
+// The push into engines on devices of their own, run by the one network source (trainer rank 0): every bucket is
+// announced to all engines over HTTP and its bytes follow on the weight channel. An engine that fails drops out; the
+// others get everything.
 #pragma once
 
 #include <cstdint>
@@ -30,7 +31,8 @@ class NetworkPush {
   // host: the address that receivers can reach. Receivers get ranks 1.. in the order of targets.
   NetworkPush(std::string host, std::string token, std::chrono::milliseconds timeout);
 
-  // Targets are the same engines in the same order for the lifetime of this object, unless every one of them needs init again.
+  // Targets are the same engines in the same order for the lifetime of this object, unless every one of them needs init
+  // again.
   std::vector<EngineResult> push(const std::vector<NetworkTarget>& targets, const std::vector<SourceTensor>& tensors,
                                  uint64_t buffer_bytes, int64_t version);
 

@@ -23,7 +23,8 @@ void Receiver::init(const Json& init_info) {
     const int64_t world = json_int(init_info, "world_size", "init_info");
     if (rank < 1 || rank >= world) {
       throw Error(ErrorKind::refused, "init_info: rank_offset " + std::to_string(rank - worker_) + " plus worker " +
-                                          std::to_string(worker_) + " is outside of world_size " + std::to_string(world));
+                                          std::to_string(worker_) + " is outside of world_size " +
+                                          std::to_string(world));
     }
     connection_ = std::make_unique<TcpReceiver>(address, static_cast<int>(rank), timeout_);
   } else if (backend != "shm") {
@@ -58,9 +59,10 @@ void Receiver::receive_shared(const Json& update_info, const std::function<void(
   std::unique_ptr<SharedMapping>& mapping = mappings_[handle];
   if (!mapping) mapping = std::make_unique<SharedMapping>(handle);
   if (offset > mapping->bytes() || bytes > mapping->bytes() - offset || bucket.bytes > bytes) {
-    throw Error(ErrorKind::refused, "update_info: tensors end at byte " + std::to_string(bucket.bytes) + " of a handle of " +
-                                        std::to_string(bytes) + " bytes at offset " + std::to_string(offset) +
-                                        " into shared memory of " + std::to_string(mapping->bytes()) + " bytes");
+    throw Error(ErrorKind::refused, "update_info: tensors end at byte " + std::to_string(bucket.bytes) +
+                                        " of a handle of " + std::to_string(bytes) + " bytes at offset " +
+                                        std::to_string(offset) + " into shared memory of " +
+                                        std::to_string(mapping->bytes()) + " bytes");
   }
   for (const BucketEntry& entry : bucket.entries) take({entry.info, mapping->data() + offset + entry.offset});
 }

@@ -1,8 +1,11 @@
 // The engine worker's end of a push: turns init_info and update_info into full checkpoint tensors.
 //   shm   init_info {"backend":"shm"}; update_info = manifest + {"handles": {uuid: {"handle", "offset", "bytes"}}}.
-//         The worker takes its own UUID's entry, ignores foreign ones, and fails on a missing one. Mappings are opened once and kept.
-//   tcp   init_info {"backend":"tcp", "master_address", "master_port", "rank_offset", "world_size", "token"}; update_info = manifest.
-//         The worker connects as rank rank_offset + worker; the bytes follow on that connection, one message per update.
+//         The worker takes its own UUID's entry, ignores foreign ones, and fails on a missing one. Mappings are opened
+//         once and kept.
+//   tcp   init_info {"backend":"tcp", "master_address", "master_port", "rank_offset", "world_size", "token"};
+//   update_info = manifest.
+//         The worker connects as rank rank_offset + worker; the bytes follow on that connection, one message per
+//         update.
 // One thread. receive() blocks until the bytes are there or the deadline has passed.
 #pragma once
 

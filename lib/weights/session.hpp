@@ -1,6 +1,7 @@
-// One push into one engine: init (once per engine lifetime), start, updates, finish. The version is given when the session is made, so
-// no transport can forget it; finish carries it, because only finish knows that every update has arrived.
-// The first error is kept and every later call does nothing: the owner goes on with its collectives and asks at the end.
+// One push into one engine: init (once per engine lifetime), start, updates, finish. The version is given when the
+// session is made, so no transport can forget it; finish carries it, because only finish knows that every update has
+// arrived. The first error is kept and every later call does nothing: the owner goes on with its collectives and asks
+// at the end.
 #pragma once
 
 #include <cstdint>

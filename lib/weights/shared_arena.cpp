@@ -26,7 +26,8 @@ SharedArena::SharedArena(uint64_t bytes) : bytes_(bytes), nonce_(random_token())
   if (!fd_) throw_errno(ErrorKind::exhausted, what);
   if (::ftruncate(fd_.get(), static_cast<off_t>(kHeaderBytes + bytes)) != 0) throw_errno(ErrorKind::exhausted, what);
   // A reader of a file that shrinks gets SIGBUS; the seal makes that impossible.
-  if (::fcntl(fd_.get(), F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW) != 0) throw_errno(ErrorKind::exhausted, what + ": seal");
+  if (::fcntl(fd_.get(), F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW) != 0)
+    throw_errno(ErrorKind::exhausted, what + ": seal");
   void* map = ::mmap(nullptr, kHeaderBytes + bytes, PROT_READ | PROT_WRITE, MAP_SHARED, fd_.get(), 0);
   if (map == MAP_FAILED) throw_errno(ErrorKind::exhausted, what + ": map");
   map_ = static_cast<std::byte*>(map);
@@ -35,7 +36,9 @@ SharedArena::SharedArena(uint64_t bytes) : bytes_(bytes), nonce_(random_token())
   std::memcpy(map_ + 8, nonce_.data(), nonce_.size());
 }
 
-SharedArena::~SharedArena() { ::munmap(map_, kHeaderBytes + bytes_); }
+SharedArena::~SharedArena() {
+  ::munmap(map_, kHeaderBytes + bytes_);
+}
 
 std::string SharedArena::handle() const {
   return "memfd:" + std::to_string(::getpid()) + ":" + std::to_string(fd_.get()) + ":" + nonce_;
@@ -67,6 +70,8 @@ SharedMapping::SharedMapping(const std::string& handle) {
   }
 }
 
-SharedMapping::~SharedMapping() { ::munmap(map_, kHeaderBytes + bytes_); }
+SharedMapping::~SharedMapping() {
+  ::munmap(map_, kHeaderBytes + bytes_);
+}
 
 }  // namespace vime::weights

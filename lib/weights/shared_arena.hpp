@@ -1,5 +1,6 @@
-// Memory that another process of the same user on the same machine can read: a memfd, so that nothing outlives its processes.
-// A handle names the owner's descriptor and carries a nonce, so that a recycled process id can never be mistaken for the owner.
+// Memory that another process of the same user on the same machine can read: a memfd, so that nothing outlives its
+// processes. A handle names the owner's descriptor and carries a nonce, so that a recycled process id can never be
+// mistaken for the owner.
 #pragma once
 
 #include <cstddef>
@@ -33,7 +34,8 @@ class SharedArena {
 // The reader's side: maps the owner's memory read-only.
 class SharedMapping {
  public:
-  explicit SharedMapping(const std::string& handle);  // Error{process_failed} naming the handle and why it cannot be opened
+  explicit SharedMapping(
+      const std::string& handle);  // Error{process_failed} naming the handle and why it cannot be opened
   ~SharedMapping();
   SharedMapping(const SharedMapping&) = delete;
   SharedMapping& operator=(const SharedMapping&) = delete;

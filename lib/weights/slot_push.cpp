@@ -5,26 +5,27 @@
 namespace vime::weights {
 namespace {
 
-// Merges the ranks' handles, one entry per UUID. A missing or doubled peer is refused: its engine worker would find nothing, or
-// another device's memory.
+// Merges the ranks' handles, one entry per UUID. A missing or doubled peer is refused: its engine worker would find
+// nothing, or another device's memory.
 Json merge_handles(const std::vector<std::string>& texts, const placement::Slot& slot) {
   if (static_cast<int>(texts.size()) != slot.count) {
     throw Error(ErrorKind::process_failed, "slot of engine " + std::to_string(slot.engine) + ": handles of " +
                                                std::to_string(texts.size()) + " ranks, expected " +
-                                               std::to_string(slot.count) + " (ranks " + std::to_string(slot.start) + " to " +
-                                               std::to_string(slot.start + slot.count - 1) + ")");
+                                               std::to_string(slot.count) + " (ranks " + std::to_string(slot.start) +
+                                               " to " + std::to_string(slot.start + slot.count - 1) + ")");
   }
   Json merged = Json::object();
   for (size_t i = 0; i < texts.size(); ++i) {
     const std::string who = "rank " + std::to_string(slot.start + static_cast<int>(i));
     if (texts[i].empty()) {
-      throw Error(ErrorKind::process_failed, "slot of engine " + std::to_string(slot.engine) + ": no handle from " + who);
+      throw Error(ErrorKind::process_failed,
+                  "slot of engine " + std::to_string(slot.engine) + ": no handle from " + who);
     }
     const Json handles = parse_json(texts[i], "handle of " + who);
     for (const auto& [uuid, handle] : handles.items()) {
       if (merged.contains(uuid)) {
-        throw Error(ErrorKind::process_failed, "slot of engine " + std::to_string(slot.engine) + ": device UUID " + uuid +
-                                                   " comes twice, the second time from " + who);
+        throw Error(ErrorKind::process_failed, "slot of engine " + std::to_string(slot.engine) + ": device UUID " +
+                                                   uuid + " comes twice, the second time from " + who);
       }
       merged[uuid] = handle;
     }

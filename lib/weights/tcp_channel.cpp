@@ -141,7 +141,8 @@ void TcpSource::State::greet(UniqueFd fd) {
     sequences[static_cast<int>(hello.rank)] = 0;
   }
   // Registered first: a receiver that has the answer may be sent to at once.
-  if (::send(raw, &accepted, 1, MSG_NOSIGNAL) != 1) log::warning("weights", "weight channel: a receiver left during its hello");
+  if (::send(raw, &accepted, 1, MSG_NOSIGNAL) != 1)
+    log::warning("weights", "weight channel: a receiver left during its hello");
 }
 
 TcpSource::TcpSource(const std::string& host, std::string token, int world_size) : state_(std::make_unique<State>()) {
@@ -172,7 +173,9 @@ TcpSource::~TcpSource() {
   state_->thread.join();
 }
 
-uint16_t TcpSource::port() const { return state_->port; }
+uint16_t TcpSource::port() const {
+  return state_->port;
+}
 
 std::vector<int> TcpSource::connected() const {
   const std::lock_guard lock(state_->mutex);
@@ -213,7 +216,8 @@ std::string write_some(Outgoing& out, const std::byte* data) {
 }  // namespace
 
 std::map<int, std::string> TcpSource::send(const std::vector<int>& ranks, const std::byte* data, uint64_t bytes,
-                                           std::chrono::milliseconds timeout, const std::function<bool(int)>& abandoned) {
+                                           std::chrono::milliseconds timeout,
+                                           const std::function<bool(int)>& abandoned) {
   std::map<int, std::string> failed;
   std::vector<Outgoing> open;
   {
@@ -234,15 +238,17 @@ std::map<int, std::string> TcpSource::send(const std::vector<int>& ranks, const 
       std::string problem = write_some(out, data);
       if (problem.empty() && out.sent < total) {
         if (abandoned(out.rank)) problem = "given up";
-        if (deadline.passed()) problem = "took " + format_bytes(out.sent) + " of " + format_bytes(total) + " within " +
-                                         format_seconds(static_cast<double>(timeout.count()) / 1000);
+        if (deadline.passed())
+          problem = "took " + format_bytes(out.sent) + " of " + format_bytes(total) + " within " +
+                    format_seconds(static_cast<double>(timeout.count()) / 1000);
       }
       if (!problem.empty()) failed[out.rank] = problem;
     }
     std::erase_if(open, [&](const Outgoing& out) { return out.sent == total || failed.contains(out.rank); });
     std::vector<pollfd> fds;
     for (const Outgoing& out : open) fds.push_back({out.fd->get(), POLLOUT, 0});
-    if (!fds.empty()) ::poll(fds.data(), fds.size(), static_cast<int>(std::min<int64_t>(50, deadline.remaining().count())));
+    if (!fds.empty())
+      ::poll(fds.data(), fds.size(), static_cast<int>(std::min<int64_t>(50, deadline.remaining().count())));
   }
   // A receiver that missed part of a message can never find the next one: its connection is of no use.
   const std::lock_guard lock(state_->mutex);
@@ -288,8 +294,9 @@ void TcpReceiver::receive(std::byte* into, uint64_t bytes) {
   MessageHeader header{};
   read_exactly(&header, sizeof header, "message header");
   if (header.magic != kMagic || header.sequence != sequence_) {
-    throw Error(ErrorKind::process_failed, peer_ + ": expected message " + std::to_string(sequence_) + ", found " +
-                                               (header.magic == kMagic ? std::to_string(header.sequence) : "other bytes"));
+    throw Error(ErrorKind::process_failed,
+                peer_ + ": expected message " + std::to_string(sequence_) + ", found " +
+                    (header.magic == kMagic ? std::to_string(header.sequence) : "other bytes"));
   }
   if (header.bytes != bytes) {
     throw Error(ErrorKind::process_failed, peer_ + ": message " + std::to_string(sequence_) + " has " +

@@ -1,6 +1,6 @@
 // One source, many receivers over TCP: how weights reach engines on other devices when there is no NCCL.
-//   receiver -> source   hello: magic, u32 rank, u32 token length, token        source -> receiver   one byte: 1 = accepted
-//   source -> receiver   message: magic, u64 sequence number, u64 bytes, then the bytes
+//   receiver -> source   hello: magic, u32 rank, u32 token length, token        source -> receiver   one byte: 1 =
+//   accepted source -> receiver   message: magic, u64 sequence number, u64 bytes, then the bytes
 // Numbers are little-endian. A receiver that stops reading or goes away costs the source nothing but that receiver.
 #pragma once
 
@@ -26,7 +26,8 @@ struct TcpAddress {
 // Listens and accepts on a thread of its own until destroyed; send() is for one thread.
 class TcpSource {
  public:
-  // world_size: the source (rank 0) and all receivers. Port 0: the kernel chooses. Error{exhausted} when it cannot listen.
+  // world_size: the source (rank 0) and all receivers. Port 0: the kernel chooses. Error{exhausted} when it cannot
+  // listen.
   TcpSource(const std::string& host, std::string token, int world_size);
   ~TcpSource();
   TcpSource(const TcpSource&) = delete;
@@ -36,8 +37,9 @@ class TcpSource {
   // Ranks of [1, world_size) that have said a valid hello. A rank that comes again replaces its old connection.
   std::vector<int> connected() const;
 
-  // Sends one message to every rank of `ranks`. Returns rank -> what went wrong for those that did not get all of it: not connected,
-  // closed, too slow (deadline), or given up: `abandoned(rank)` is asked about every 50 ms and ends the wait for that rank.
+  // Sends one message to every rank of `ranks`. Returns rank -> what went wrong for those that did not get all of it:
+  // not connected, closed, too slow (deadline), or given up: `abandoned(rank)` is asked about every 50 ms and ends the
+  // wait for that rank.
   std::map<int, std::string> send(const std::vector<int>& ranks, const std::byte* data, uint64_t bytes,
                                   std::chrono::milliseconds timeout, const std::function<bool(int)>& abandoned);
 

@@ -30,7 +30,9 @@ int64_t parse_version(const std::string& text, const std::string& engine) {
   return version;
 }
 
-void VersionLedger::observe(int64_t reported) { ever_sent_ = std::max(ever_sent_, reported); }
+void VersionLedger::observe(int64_t reported) {
+  ever_sent_ = std::max(ever_sent_, reported);
+}
 
 int64_t VersionLedger::take_candidate() {
   ever_sent_ = 1 + std::max(committed_, ever_sent_);
@@ -51,8 +53,8 @@ std::vector<std::string> version_problems(int64_t expected, const std::vector<En
     } else if (!read_version(engine.text, version)) {
       problems.push_back(engine.engine + ": weight version \"" + engine.text + "\" is not an integer");
     } else if (version != expected) {
-      problems.push_back(engine.engine + ": weight version mismatch: expected " + std::to_string(expected) + ", engine says " +
-                         engine.text);
+      problems.push_back(engine.engine + ": weight version mismatch: expected " + std::to_string(expected) +
+                         ", engine says " + engine.text);
     }
   }
   return problems;

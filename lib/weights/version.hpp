@@ -9,7 +9,8 @@
 
 namespace vime::weights {
 
-// "default" (never pushed) is 0. Anything else must be a plain decimal integer >= 0: Error{check_failed} names the engine and the text.
+// "default" (never pushed) is 0. Anything else must be a plain decimal integer >= 0: Error{check_failed} names the
+// engine and the text.
 int64_t parse_version(const std::string& text, const std::string& engine);
 
 // Owned by the driver; restored from the last checkpoint on resume.
@@ -32,16 +33,17 @@ class VersionLedger {
 
 // What one engine says after a push.
 struct EngineVersion {
-  std::string engine;      // "engine 0"
-  bool readable = false;   // an answer came and held a version text
-  std::string text;        // the version text, or why there is none
+  std::string engine;     // "engine 0"
+  bool readable = false;  // an answer came and held a version text
+  std::string text;       // the version text, or why there is none
 };
 
-// One sentence for each engine that is not on `expected`; empty when all are. An unreadable version is never taken as right.
+// One sentence for each engine that is not on `expected`; empty when all are. An unreadable version is never taken as
+// right.
 std::vector<std::string> version_problems(int64_t expected, const std::vector<EngineVersion>& engines);
 
-// One sentence for each engine whose content differs from the trainer's: the first parameter that differs, and how many do.
-// Maps hold name -> checksum.
+// One sentence for each engine whose content differs from the trainer's: the first parameter that differs, and how many
+// do. Maps hold name -> checksum.
 std::vector<std::string> checksum_problems(const std::map<std::string, uint64_t>& trainer,
                                            const std::map<std::string, std::map<std::string, uint64_t>>& engines);
 

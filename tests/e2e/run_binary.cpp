@@ -62,7 +62,9 @@ Program::~Program() {
   waitpid(pid_, nullptr, 0);
 }
 
-void Program::send_signal(int signal) const { kill(pid_, signal); }
+void Program::send_signal(int signal) const {
+  kill(pid_, signal);
+}
 
 bool Program::has_ended() const {
   siginfo_t info{};

@@ -41,7 +41,9 @@ std::vector<Json> read_lines(const fs::path& jsonl) {
   return lines;
 }
 
-Json read_json(const fs::path& path) { return parse_json(read_file(path), path.string()); }
+Json read_json(const fs::path& path) {
+  return parse_json(read_file(path), path.string());
+}
 
 std::vector<Json> timeless_metrics(const fs::path& run_dir) {
   std::vector<Json> lines = read_lines(run_dir / "metrics.jsonl");
@@ -65,7 +67,8 @@ std::string run_id_of(const fs::path& run_dir) {
 }
 
 void wait_for_steps(const fs::path& run_dir, size_t steps) {
-  wait_for([&] { return read_lines(run_dir / "metrics.jsonl").size() > steps; }, milliseconds(120000), "steps of the run");
+  wait_for([&] { return read_lines(run_dir / "metrics.jsonl").size() > steps; }, milliseconds(120000),
+           "steps of the run");
 }
 
 std::vector<int> processes_of(const std::string& run_id) {

@@ -26,7 +26,9 @@ Outcome short_run(const std::string& config, const fs::path& run_dir, std::vecto
   return run_program(run_arguments(config, run_dir, more), kLong);
 }
 
-bool contains(const std::string& text, const std::string& part) { return text.find(part) != std::string::npos; }
+bool contains(const std::string& text, const std::string& part) {
+  return text.find(part) != std::string::npos;
+}
 
 }  // namespace
 
@@ -85,7 +87,8 @@ TEST_CASE("engines on devices of their own end bit-identical to colocated ones")
   const Outcome outcome = short_run(kDisaggregated, folder.path() / "apart", {"--ci-test"});
   CAPTURE(outcome.err);
   REQUIRE(outcome.status == 0);
-  // Content checksums were compared on every push of both runs, so equal trainer weights and log-probs mean equal engines.
+  // Content checksums were compared on every push of both runs, so equal trainer weights and log-probs mean equal
+  // engines.
   CHECK(timeless_metrics(folder.path() / "colocated") == timeless_metrics(folder.path() / "apart"));
   CHECK(final_weights(folder.path() / "colocated") == final_weights(folder.path() / "apart"));
   CHECK(read_file(folder.path() / "colocated/rollouts/rollout_000002.jsonl").size() > 10000);
@@ -97,17 +100,18 @@ TEST_CASE("planted.what only a self-check can see ends a run with status 3 under
     const char* found_by;
   };
   // Weights that are not the trainer's are found by their checksums; a wrong log-prob by the trainer's own.
-  for (const Fault fault : {Fault{"stale_weights", "contents of version 2 differ"},
-                            Fault{"wrong_tensor", "contents of version 1 differ"},
-                            Fault{"logprob_gap", "trainer and engine disagree"}}) {
+  for (const Fault fault :
+       {Fault{"stale_weights", "contents of version 2 differ"}, Fault{"wrong_tensor", "contents of version 1 differ"},
+        Fault{"logprob_gap", "trainer and engine disagree"}}) {
     CAPTURE(fault.name);
     const TempDir folder;
-    const std::vector<std::string> env = {std::string("VIME_WORKER_MODULE=") + VIME_BIN_DIR + "/libvime_worker_planted.so",
-                                          std::string("VIME_PLANTED=") + fault.name};
+    const std::vector<std::string> env = {
+        std::string("VIME_WORKER_MODULE=") + VIME_BIN_DIR + "/libvime_worker_planted.so",
+        std::string("VIME_PLANTED=") + fault.name};
     const auto planted_run = [&](const fs::path& run_dir, const std::string& ci_test) {
       return Program(run_arguments(kQuickstart, run_dir,
-                                   {"--set", "rollout.num_rollout=3", "--set", "ci_test=" + ci_test,
-                                    "--set", "ci.logprob_gap_tolerance=2.0e-4"}),
+                                   {"--set", "rollout.num_rollout=3", "--set", "ci_test=" + ci_test, "--set",
+                                    "ci.logprob_gap_tolerance=2.0e-4"}),
                      env)
           .wait(kLong);
     };

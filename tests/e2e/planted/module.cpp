@@ -1,5 +1,5 @@
-// The worker module with faults that only a self-check can see: the engine's front and workers are the real ones, and what lies between
-// them lies. VIME_PLANTED names the fault.
+// The worker module with faults that only a self-check can see: the engine's front and workers are the real ones, and
+// what lies between them lies. VIME_PLANTED names the fault.
 //   stale_weights   from the second push on the workers keep the old weights, while the engine takes the version
 //   logprob_gap     every log-prob is 0.001 too high
 //   wrong_tensor    one parameter of every push is replaced by the values of another push entry of the same shape

@@ -26,7 +26,9 @@ bool finds(const StepCheckInput& input, const std::string& part) {
 
 }  // namespace
 
-TEST_CASE("a sound step has no problems") { CHECK(step_problems(good(), kLimits).empty()); }
+TEST_CASE("a sound step has no problems") {
+  CHECK(step_problems(good(), kLimits).empty());
+}
 
 TEST_CASE("first-step KL is checked on both sides, and where signed terms cancel") {
   StepCheckInput input = good();

@@ -1,4 +1,5 @@
-// The driver's part of a push against stand-ins for engines and trainer ranks: what they say, and what the driver makes of it.
+// The driver's part of a push against stand-ins for engines and trainer ranks: what they say, and what the driver makes
+// of it.
 #include "loop/push.hpp"
 
 #include <doctest/doctest.h>
@@ -28,8 +29,15 @@ struct StandInEngine {
         responder.respond({200, body().dump()});
       });
     };
-    say("POST", "/pause", [this] { paused = true; return Json{{"status", "paused"}}; });
-    say("POST", "/resume", [this] { paused = false; ++resumes; return Json{{"status", "resumed"}}; });
+    say("POST", "/pause", [this] {
+      paused = true;
+      return Json{{"status", "paused"}};
+    });
+    say("POST", "/resume", [this] {
+      paused = false;
+      ++resumes;
+      return Json{{"status", "resumed"}};
+    });
     say("GET", "/weight_info", [this] { return Json{{"weight_version", version}}; });
     say("POST", "/weight_checker", [this] { return Json{{"checksums", {{"w", checksum}}}}; });
     server.start();
@@ -132,7 +140,8 @@ TEST_CASE("contents that differ on an engine or a trainer rank end the run with 
     CHECK(scene.error_of(blind, 0) == "");
     WeightPush push(*scene.fleet, *scene.trainers, weights::VersionLedger(), true);
     const std::string error = scene.error_of(push, 3);
-    CHECK(error.find(std::string(who) + (std::string(who) == "rank" ? " 1" : " 1") + ": contents differ") != std::string::npos);
+    CHECK(error.find(std::string(who) + (std::string(who) == "rank" ? " 1" : " 1") + ": contents differ") !=
+          std::string::npos);
     CHECK(push.committed() == 0);
   }
 }

@@ -49,7 +49,8 @@ TEST_CASE("old rollouts go, new ones stay") {
   const TempDir folder;
   const RunDirectory directory(folder.path());
   for (int64_t id = 0; id < 5; ++id) {
-    for (const char* extension : {".jsonl", ".safetensors"}) write_file_atomic(directory.rollout(id).string() + extension, "x");
+    for (const char* extension : {".jsonl", ".safetensors"})
+      write_file_atomic(directory.rollout(id).string() + extension, "x");
     directory.prune_rollouts(id, 2);
   }
   CHECK_FALSE(fs::exists(directory.rollout(2).string() + ".jsonl"));

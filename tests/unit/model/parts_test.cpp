@@ -154,24 +154,23 @@ TEST_CASE("initial matrices are normal with initializer_range, norms one and bia
   config.qkv_bias = true;
   OwnedDecoder owned(config, single_rank());
   init_weights(owned.decoder, 7);
-  const torch::Tensor gate = parameter(owned.decoder, "model.layers.1.mlp.gate_proj.weight") / 0.02;
-  // 12,288 draws: standard errors 0.009 of the mean, 0.0064 of the deviation, 0.044 of the fourth moment (3 for a
-  // normal).
+  const torch::Tensor gate = parameter(owned.decoder, "model.layers.1.mlp.gate_proj.weight") / config.initializer_range;
+  // 8,192 draws: standard errors 0.011 of the mean, 0.008 of the deviation, 0.11 of the fourth moment (3 for a normal).
   CHECK(std::abs(gate.mean().item<double>()) < 0.04);
   CHECK(std::abs(gate.std().item<double>() - 1.0) < 0.03);
-  CHECK(std::abs(gate.pow(4).mean().item<double>() - 3.0) < 0.3);
+  CHECK(std::abs(gate.pow(4).mean().item<double>() - 3.0) < 0.4);
   CHECK(parameter(owned.decoder, "model.norm.weight").equal(torch::ones({64})));
   CHECK(parameter(owned.decoder, "model.layers.0.self_attn.q_norm.weight").equal(torch::ones({16})));
-  CHECK(parameter(owned.decoder, "model.layers.0.self_attn.q_proj.bias").equal(torch::zeros({64})));
+  CHECK(parameter(owned.decoder, "model.layers.0.self_attn.q_proj.bias").equal(torch::zeros({128})));
   // Neither neighbours, nor parameters, nor seeds repeat each other.
-  const torch::Tensor up = parameter(owned.decoder, "model.layers.1.mlp.up_proj.weight") / 0.02;
+  const torch::Tensor up = parameter(owned.decoder, "model.layers.1.mlp.up_proj.weight") / config.initializer_range;
   CHECK(std::abs((gate * up).mean().item<double>()) < 0.04);
   CHECK(std::abs((gate.narrow(1, 0, 63) * gate.narrow(1, 1, 63)).mean().item<double>()) < 0.04);
   const torch::Tensor before = gate.clone();
   init_weights(owned.decoder, 8);
-  CHECK(std::abs(
-            (before * parameter(owned.decoder, "model.layers.1.mlp.gate_proj.weight") / 0.02).mean().item<double>()) <
-        0.04);
+  CHECK(std::abs((before * parameter(owned.decoder, "model.layers.1.mlp.gate_proj.weight") / config.initializer_range)
+                     .mean()
+                     .item<double>()) < 0.04);
 }
 
 TEST_CASE("initial weights are the documented function of seed, name and index") {
@@ -183,6 +182,6 @@ TEST_CASE("initial weights are the documented function of seed, name and index")
   const torch::Tensor flat = parameter(owned.decoder, name).view(-1);
   const double radius = std::sqrt(-2 * std::log(1 - uniform01(mix_key(key, 100))));
   const double angle = 2 * M_PI * uniform01(mix_key(key, 101));
-  CHECK(flat[100].item<double>() == doctest::Approx(0.02 * radius * std::cos(angle)));
-  CHECK(flat[101].item<double>() == doctest::Approx(0.02 * radius * std::sin(angle)));
+  CHECK(flat[100].item<double>() == doctest::Approx(0.1 * radius * std::cos(angle)));
+  CHECK(flat[101].item<double>() == doctest::Approx(0.1 * radius * std::sin(angle)));
 }

@@ -55,10 +55,10 @@ TEST_CASE("memory counts weights, gradients and two moments of the whole model, 
   const vime::arch::ModelConfig model = vime::arch::preset("tiny", 13);
   const ExperimentSpec one = sound_with({}), two = sound_with({"placement.rollout_num_gpus_per_engine=2"});
   uint64_t elements = 0;
-  // Independent of the arena: hidden 64, intermediate 192, 2 layers, 4 heads and 2 key/value heads of 16, vocabulary
+  // Independent of the arena: hidden 64, intermediate 128, 2 layers, 8 heads and 4 key/value heads of 16, vocabulary
   // 13, own head.
   elements += 2 * 13 * 64 + 64;
-  elements += 2 * (2 * 64 + 64 * 64 + 2 * 32 * 64 + 64 * 64 + 2 * 16 + 3 * 64 * 192);
+  elements += 2 * (2 * 64 + 128 * 64 + 2 * 64 * 64 + 64 * 128 + 2 * 16 + 3 * 64 * 128);
   const DeviceMemory whole = device_memory(one, model);
   // Every tensor begins at a multiple of 64 bytes, which adds a little.
   CHECK(whole.engine_bytes >= 4 * elements);

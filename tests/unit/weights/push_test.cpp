@@ -20,7 +20,9 @@ using tensor::DType;
 
 namespace {
 
-std::string uuid_of(int device) { return "00000000-0000-0000-0000-00000000000" + std::to_string(device); }
+std::string uuid_of(int device) {
+  return "00000000-0000-0000-0000-00000000000" + std::to_string(device);
+}
 
 // Threads that stand for the ranks of a slot.
 class ThreadSlot {
@@ -52,7 +54,8 @@ class ThreadSlot {
 // One rank's weights: three tensors of mixed dtypes, the same on every rank that is made with the same key.
 struct RankWeights {
   SharedArena arena{4096};
-  std::vector<PlacedTensor> tensors = {{{"a", DType::f32, {5, 3}}, 0}, {{"b", DType::bf16, {7}}, 64}, {{"c", DType::f32, {11}}, 128}};
+  std::vector<PlacedTensor> tensors = {
+      {{"a", DType::f32, {5, 3}}, 0}, {{"b", DType::bf16, {7}}, 64}, {{"c", DType::f32, {11}}, 128}};
 
   explicit RankWeights(uint64_t key) {
     for (const PlacedTensor& tensor : tensors) {
@@ -63,7 +66,8 @@ struct RankWeights {
   }
   std::map<std::string, uint64_t> checksums() const {
     std::map<std::string, uint64_t> sums;
-    for (const PlacedTensor& tensor : tensors) sums[tensor.info.name] = full_checksum({tensor.info, arena.data() + tensor.offset});
+    for (const PlacedTensor& tensor : tensors)
+      sums[tensor.info.name] = full_checksum({tensor.info, arena.data() + tensor.offset});
     return sums;
   }
   std::vector<SourceTensor> sources() const {
@@ -94,7 +98,8 @@ std::string push_both(StoredEngine& engine, const RankWeights& weights, int64_t 
   ThreadSlot threads(2);
   ThreadSlot::Member first(threads, 0), second(threads, 1);
   const placement::Slot slot{0, 0, 2};
-  auto follower = std::async(std::launch::async, [&] { return push_slot(make_push(weights, slot, 1, second, engine, version)); });
+  auto follower =
+      std::async(std::launch::async, [&] { return push_slot(make_push(weights, slot, 1, second, engine, version)); });
   const auto led = push_slot(make_push(weights, slot, 0, first, engine, version));
   CHECK_FALSE(follower.get().has_value());
   CHECK(first.gathers == second.gathers);
@@ -124,7 +129,8 @@ TEST_CASE("colocated and network pushes of the same weights give equal engines")
   NetworkPush network("127.0.0.1", "token", milliseconds(10000));
   for (const int64_t version : {1, 2}) {
     const bool init = version == 1;
-    const auto results = network.push({{remote.client.get(), 2, init}, {single.client.get(), 1, init}}, weights.sources(), 50, version);
+    const auto results =
+        network.push({{remote.client.get(), 2, init}, {single.client.get(), 1, init}}, weights.sources(), 50, version);
     for (const EngineResult& result : results) CHECK(result.error == "");
     CHECK(version_problems(version, {remote.client->weight_version(), single.client->weight_version()}).empty());
   }
@@ -135,7 +141,7 @@ TEST_CASE("colocated and network pushes of the same weights give equal engines")
 TEST_CASE("a failed update keeps every rank in the gathers, sends no finish and leaves the old version") {
   StoredEngine engine(0, {uuid_of(0), uuid_of(1)});
   CHECK(push_both(engine, RankWeights(1), 1) == "");
-  engine.executor.failing_update = 5;  // the second of three in the second push
+  engine.executor.failing_update = 5;                              // the second of three in the second push
   const std::string error = push_both(engine, RankWeights(2), 2);  // checks the number of gathers of both ranks
   CHECK(error.find("planted failure of update 5") != std::string::npos);
   CHECK(engine.executor.finishes == 1);
@@ -156,7 +162,8 @@ TEST_CASE("over the network an engine that refuses, dies or hangs costs only its
       responder.respond({200, "{}"});
     });
     std::vector<http::Responder> unanswered;
-    silent.route("POST", "/update_weights", [&](const http::ServerRequest&, http::Responder responder) { unanswered.push_back(responder); });
+    silent.route("POST", "/update_weights",
+                 [&](const http::ServerRequest&, http::Responder responder) { unanswered.push_back(responder); });
     silent.start();
     EngineClient hung(good.http, {1, "http://127.0.0.1:" + std::to_string(silent.port()), ""}, milliseconds(1000));
     EngineClient* target = bad->client.get();
@@ -216,11 +223,13 @@ TEST_CASE("planted.a version recorded before the request names contents that nev
   const RankWeights old_weights(1), new_weights(2);
   CHECK(push_both(engine, old_weights, 1) == "");
   // The wrong rule: the version first, then the transfer, which fails.
-  engine.http.call(engine.client->request("POST", "/update_weight_version", {{"new_version", "2"}}, milliseconds(5000)));
+  engine.http.call(
+      engine.client->request("POST", "/update_weight_version", {{"new_version", "2"}}, milliseconds(5000)));
   engine.executor.failing_update = 4;
   CHECK(push_both(engine, new_weights, 2) != "");
   CHECK(version_problems(2, {engine.client->weight_version()}).empty());  // the version check alone is fooled
-  CHECK_THROWS_WITH_AS(engine.client->checksums(), doctest::Contains("incomplete"), Error);  // what it names is not there
+  CHECK_THROWS_WITH_AS(engine.client->checksums(), doctest::Contains("incomplete"),
+                       Error);  // what it names is not there
   // The right rule: finish records it, and only after success.
   StoredEngine right(0, {uuid_of(0), uuid_of(1)});
   CHECK(push_both(right, old_weights, 1) == "");

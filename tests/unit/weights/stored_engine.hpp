@@ -1,5 +1,5 @@
-// An engine without a model for tests of the push: the real HTTP front and the real receivers, and workers that keep the bytes they are
-// given. One process; worker i is on the device with uuids[i].
+// An engine without a model for tests of the push: the real HTTP front and the real receivers, and workers that keep
+// the bytes they are given. One process; worker i is on the device with uuids[i].
 #pragma once
 
 #include <cstring>
@@ -40,7 +40,8 @@ class StoredExecutor final : public engine::Executor {
   }
   void start_update() override {}
   void update(const Json& update_info) override {
-    if (++updates_ == failing_update) throw Error(ErrorKind::refused, "planted failure of update " + std::to_string(updates_));
+    if (++updates_ == failing_update)
+      throw Error(ErrorKind::refused, "planted failure of update " + std::to_string(updates_));
     for (size_t worker = 0; worker < receivers_.size(); ++worker) {
       receivers_[worker].receive(update_info, [&](const tensor::TensorView& view) {
         stored_[worker][view.info.name] = {view.info, {view.data, view.data + view.info.bytes()}};
