@@ -41,14 +41,14 @@ TEST_CASE("the quickstart learns to sort, with every push verified and nothing l
   const Json summary = read_json(run_dir / "summary.json");
   CHECK(summary.at("status") == "ok");
   CHECK(summary.at("exit_status") == 0);
-  CHECK(summary.at("steps") == 230);
-  CHECK(summary.at("weight_version") == 231);
+  CHECK(summary.at("steps") == 200);
+  CHECK(summary.at("weight_version") == 201);
   CHECK(summary.at("error").is_null());
   const Json& score = summary.at("eval").at("sort_digits/heldout");
   CHECK(score.at("first").get<double>() < 0.05);
   CHECK(score.at("last").get<double>() >= 0.90);
   const std::vector<Json> metrics = read_lines(run_dir / "metrics.jsonl");
-  REQUIRE(metrics.size() == 231);
+  REQUIRE(metrics.size() == 201);
   for (size_t i = 0; i < metrics.size(); ++i) {
     CHECK(metrics[i].at("step") == i);
     CHECK(metrics[i].at("weights/version") == i + 1);
@@ -59,12 +59,12 @@ TEST_CASE("the quickstart learns to sort, with every push verified and nothing l
   CHECK(metrics.back().at("rollout/raw_reward").get<double>() > 0.8);
   for (const char* file : {"spec.yaml", "plan.json", "logs/latest/driver.log", "logs/latest/engine-0.log",
                            "logs/latest/trainer-1.log", "checkpoints/latest/model/config.json",
-                           "checkpoints/latest/model/model.safetensors", "rollouts/rollout_000229.jsonl"}) {
+                           "checkpoints/latest/model/model.safetensors", "rollouts/rollout_000199.jsonl"}) {
     CAPTURE(file);
     CHECK(fs::exists(run_dir / file));
   }
   CHECK(contains(outcome.out, "reward (mean of each rollout)"));
-  CHECK(contains(outcome.out, "every engine on weight version 231"));
+  CHECK(contains(outcome.out, "every engine on weight version 201"));
   CHECK(all_gone(run_id_of(run_dir)));
 }
 
