@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Installs what is missing, builds, and runs every test: layers, format, unit and end-to-end tests of the release build,
-# and the rooms without LibTorch under AddressSanitizer and UBSan. Arguments are handed to ctest of the release build.
+# Installs what is missing, builds, and runs every test: layers, format, unit and end-to-end tests of the release build.
+# Arguments are handed to ctest. scripts/test-sanitizers.sh runs the rooms without LibTorch under sanitizers.
 source "$(dirname "$0")/common.sh"
 
 ensure_build_packages
@@ -10,6 +10,3 @@ scripts/check-format
 build release
 say "tests of build/release"
 ctest --test-dir build/release --output-on-failure -j "$(nproc)" "$@"
-build asan
-say "tests of build/asan"
-ctest --test-dir build/asan --output-on-failure -j "$(nproc)"

@@ -11,7 +11,7 @@ using namespace vime::e2e;
 
 namespace {
 
-const milliseconds kLong{280000};
+const milliseconds kLong{550000};
 
 std::vector<std::string> run_arguments(const std::string& config, const fs::path& run_dir,
                                        const std::vector<std::string>& more = {}) {

@@ -95,7 +95,9 @@ TEST_CASE("sequences packed together give what they give alone, and the same bit
   int64_t begin = 0;
   for (const int64_t length : lengths) {
     const torch::Tensor alone = logits(ids.narrow(0, begin, length), {length});
-    CHECK((packed.narrow(0, begin, length) - alone).abs().max().item<double>() < 1e-6);
+    // Relative to the largest logit: float32 keeps 6e-8 of it, and sums over 64 columns differ in their order.
+    CHECK((packed.narrow(0, begin, length) - alone).abs().max().item<double>() <
+          1e-6 * packed.abs().max().item<double>());
     begin += length;
   }
 }
