@@ -1,6 +1,8 @@
 // Every route over real HTTP.
 #include <doctest/doctest.h>
 
+#include "base/deadline.hpp"
+
 #include "bench.hpp"
 
 using namespace vime;
@@ -25,7 +27,12 @@ TEST_CASE("health, ping, version, models, load and metrics tell what they should
   CHECK(models["data"][0]["max_model_len"] == 64);
   CHECK(bench.get_json("/load")["server_load"] == 0);
   Bench::json(bench.complete({{"prompt", {1, 2, 3}}, {"max_tokens", 4}}));
-  const http::Reply metrics = bench.get("/metrics");
+  // The engine publishes its counters after the pass that answered, so a moment later at most.
+  http::Reply metrics = bench.get("/metrics");
+  const Deadline deadline(milliseconds(5000));
+  while (!holds(metrics.body, "vllm:generation_tokens_total{model_name=\"/models/m\"} 4\n") && !deadline.passed()) {
+    metrics = bench.get("/metrics");
+  }
   CHECK(holds(metrics.body, "vllm:prompt_tokens_total{model_name=\"/models/m\"} 3\n"));
   CHECK(holds(metrics.body, "vllm:generation_tokens_total{model_name=\"/models/m\"} 4\n"));
   CHECK(holds(metrics.body, "vllm:request_success_total{finished_reason=\"length\",model_name=\"/models/m\"} 1\n"));
