@@ -55,9 +55,7 @@ if(VIME_TORCH)
   # those crashes in remove_all.
   target_link_libraries(vime_torch INTERFACE stdc++ ${TORCH_LIBRARIES})
   separate_arguments(torch_flags NATIVE_COMMAND "${TORCH_CXX_FLAGS}")
-  # USE_C10D_GLOO opens the declarations of the gloo process group in torch's headers.
   target_compile_options(vime_torch INTERFACE ${torch_flags} -Wno-shadow -Wno-unused-parameter)
-  target_compile_definitions(vime_torch INTERFACE USE_C10D_GLOO)
   vime_note("LibTorch ${Torch_VERSION} at ${Torch_DIR}")
 endif()
 

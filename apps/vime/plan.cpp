@@ -3,12 +3,9 @@
 #include <cstdio>
 #include <memory>
 
-#include "arch/model_config.hpp"
 #include "commands.hpp"
-#include "data/tokenizer.hpp"
-#include "placement/placement.hpp"
+#include "loop/setup.hpp"
 #include "spec/load.hpp"
-#include "spec/placement_request.hpp"
 #include "spec/plan_view.hpp"
 
 namespace vime::app {
@@ -19,18 +16,12 @@ struct PlanOptions {
   bool json = false;
 };
 
-arch::ModelConfig model_config(const spec::ExperimentSpec& spec) {
-  if (spec.model.path) return arch::read_config(*spec.model.path);
-  return arch::preset(*spec.model.preset,
-                      data::tokenizer_for(spec.model.tokenizer, spec.data.prompt_data, "")->vocab_size());
-}
-
 int plan_command(const PlanOptions& options) {
   const spec::ExperimentSpec spec = spec::load(options.spec.config, options.spec.overrides);
-  const placement::Plan plan = placement::make_plan(spec::placement_request(spec, ""));
-  const spec::DeviceMemory memory = spec::device_memory(spec, model_config(spec));
-  const std::string text =
-      options.json ? spec::plan_json(spec, plan, memory, false).dump(2) + "\n" : spec::plan_table(spec, plan, memory);
+  const loop::Prepared prepared = loop::prepare(spec, "");
+  const spec::DeviceMemory memory = spec::device_memory(spec, prepared.config);
+  const std::string text = options.json ? spec::plan_json(spec, prepared.plan, memory, false).dump(2) + "\n"
+                                        : spec::plan_table(spec, prepared.plan, memory);
   std::fwrite(text.data(), 1, text.size(), stdout);
   return 0;
 }

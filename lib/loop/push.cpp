@@ -1,6 +1,6 @@
 #include "loop/push.hpp"
 
-#include <charconv>
+#include <algorithm>
 #include <map>
 #include <string>
 
@@ -9,15 +9,6 @@
 
 namespace vime::loop {
 namespace {
-
-std::map<std::string, uint64_t> parse_checksums(const Json& reply, const std::string& what) {
-  std::map<std::string, uint64_t> sums;
-  for (const auto& [name, digits] : json_member(reply, "checksums", what).items()) {
-    const auto text = digits.get<std::string>();
-    std::from_chars(text.data(), text.data() + text.size(), sums[name], 16);
-  }
-  return sums;
-}
 
 // Every engine must be in exactly one rank's results, without an error.
 void require_all_engines(const std::vector<Json>& replies, int engines) {
@@ -81,11 +72,11 @@ PushReport WeightPush::run() {
 
 // The ranks are data-parallel copies, so their contents must be equal among themselves as well.
 void WeightPush::compare(const std::vector<Json>& replies) {
-  const std::map<std::string, uint64_t> expected = parse_checksums(replies.front(), "trainer rank 0: /push");
+  const std::map<std::string, uint64_t> expected = weights::parse_checksums(replies.front(), "trainer rank 0: /push");
   std::map<std::string, std::map<std::string, uint64_t>> others;
   for (size_t rank = 1; rank < replies.size(); ++rank) {
     const std::string name = "trainer rank " + std::to_string(rank);
-    others[name] = parse_checksums(replies[rank], name + ": /push");
+    others[name] = weights::parse_checksums(replies[rank], name + ": /push");
   }
   for (int id = 0; id < fleet_.size(); ++id) others["engine " + std::to_string(id)] = fleet_.engine(id).checksums();
   const std::vector<std::string> problems = weights::checksum_problems(expected, others);

@@ -98,11 +98,14 @@ EngineVersion EngineClient::weight_version() {
 
 std::map<std::string, uint64_t> EngineClient::checksums() {
   const std::string what = address_.name() + ": /weight_checker";
-  const http::Reply reply = post("/weight_checker", {{"action", "checksum"}}, timeout_);
-  const Json body = parse_json(reply.body, what);
+  return parse_checksums(parse_json(post("/weight_checker", {{"action", "checksum"}}, timeout_).body, what), what);
+}
+
+std::map<std::string, uint64_t> parse_checksums(const Json& reply, const std::string& what) {
   std::map<std::string, uint64_t> sums;
-  for (const auto& [name, digits] : json_member(body, "checksums", what).items()) {
-    const auto text = digits.get<std::string>();
+  const Json& named = json_member(reply, "checksums", what);
+  for (const auto& [name, unused] : named.items()) {
+    const std::string text = json_string(named, name, what);
     uint64_t sum = 0;
     const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), sum, 16);
     if (error != std::errc() || end != text.data() + text.size()) {

@@ -62,4 +62,7 @@ class EngineClient {
   std::chrono::milliseconds control_timeout_;
 };
 
+// {"checksums": {name: 16 hexadecimal digits}} of an engine's or a trainer rank's reply; `what` names it in errors.
+std::map<std::string, uint64_t> parse_checksums(const Json& reply, const std::string& what);
+
 }  // namespace vime::weights

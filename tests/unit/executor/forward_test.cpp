@@ -1,6 +1,6 @@
 #include "executor/forward.hpp"
 
-#include <doctest/doctest.h>
+#include "torch_doctest.hpp"
 
 #include "base/random.hpp"
 #include "reference.hpp"

@@ -1,9 +1,9 @@
 // serve_engine in a process of its own, from its ready message to its end.
-#include <doctest/doctest.h>
 #include <poll.h>
 #include <signal.h>
 #include <sys/wait.h>
 #include <unistd.h>
+#include "torch_doctest.hpp"
 
 #include <cstdio>
 #include <cstdlib>

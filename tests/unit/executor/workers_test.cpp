@@ -1,8 +1,8 @@
 // Worker processes: results at one and two workers, determinism under load, pushes, and workers that die.
-#include <doctest/doctest.h>
 #include <signal.h>
 #include <sys/wait.h>
 #include <unistd.h>
+#include "torch_doctest.hpp"
 
 #include <cerrno>
 #include <cstring>
