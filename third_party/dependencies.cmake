@@ -24,12 +24,6 @@ vime_note("libcurl ${CURL_VERSION_STRING}")
 find_package(Boost 1.74 REQUIRED)
 vime_note("Boost ${Boost_VERSION}")
 
-find_path(XXHASH_INCLUDE_DIR xxhash.h REQUIRED)
-add_library(xxhash INTERFACE)
-target_include_directories(xxhash SYSTEM INTERFACE ${XXHASH_INCLUDE_DIR})
-target_compile_definitions(xxhash INTERFACE XXH_INLINE_ALL)
-vime_note("xxHash at ${XXHASH_INCLUDE_DIR}")
-
 if(VIME_TESTS)
   find_package(doctest REQUIRED)
   vime_note("doctest ${doctest_VERSION}")
@@ -55,7 +49,8 @@ if(VIME_TORCH)
   # those crashes in remove_all.
   target_link_libraries(vime_torch INTERFACE stdc++ ${TORCH_LIBRARIES})
   separate_arguments(torch_flags NATIVE_COMMAND "${TORCH_CXX_FLAGS}")
-  target_compile_options(vime_torch INTERFACE ${torch_flags} -Wno-shadow -Wno-unused-parameter)
+  target_compile_options(vime_torch INTERFACE ${torch_flags} -Wno-shadow -Wno-unused-parameter
+                         -Wno-array-bounds -Wno-stringop-overflow)  # false alarms of GCC 13 inside its headers
   vime_note("LibTorch ${Torch_VERSION} at ${Torch_DIR}")
 endif()
 

@@ -3,10 +3,15 @@
 namespace vime {
 namespace {
 
-[[noreturn]] void wrong_type(const Json& value, const std::string& key, const std::string& what, const char* expected) {
-  std::string found = value.dump();
-  if (found.size() > 60) found = found.substr(0, 57) + "...";
-  throw Error(ErrorKind::process_failed, what + ": \"" + key + "\": expected " + expected + ", found " + found);
+// The value's start; bytes that are not UTF-8 are replaced, for an error text must never fail itself.
+std::string excerpt(const Json& value) {
+  const std::string text = value.dump(-1, ' ', false, Json::error_handler_t::replace);
+  return text.size() > 60 ? text.substr(0, 57) + "..." : text;
+}
+
+[[noreturn]] void wrong_type(const Json& value, std::string_view key, std::string_view what, const char* expected) {
+  throw Error(ErrorKind::process_failed,
+              std::string(what) + ": \"" + std::string(key) + "\": expected " + expected + ", found " + excerpt(value));
 }
 
 }  // namespace
@@ -20,39 +25,42 @@ Json parse_json(const std::string& text, const std::string& what, ErrorKind kind
   }
 }
 
-const Json& json_member(const Json& object, const std::string& key, const std::string& what) {
-  if (!object.is_object())
-    throw Error(ErrorKind::process_failed, what + ": expected an object, found " + object.dump());
-  auto found = object.find(key);
-  if (found == object.end()) throw Error(ErrorKind::process_failed, what + ": \"" + key + "\" is missing");
+const Json& json_member(const Json& object, std::string_view key, std::string_view what) {
+  if (!object.is_object()) {
+    throw Error(ErrorKind::process_failed, std::string(what) + ": expected an object, found " + excerpt(object));
+  }
+  const auto found = object.find(std::string(key));
+  if (found == object.end()) {
+    throw Error(ErrorKind::process_failed, std::string(what) + ": \"" + std::string(key) + "\" is missing");
+  }
   return *found;
 }
 
-std::string json_string(const Json& object, const std::string& key, const std::string& what) {
+std::string json_string(const Json& object, std::string_view key, std::string_view what) {
   const Json& value = json_member(object, key, what);
   if (!value.is_string()) wrong_type(value, key, what, "a string");
   return value.get<std::string>();
 }
 
-int64_t json_int(const Json& object, const std::string& key, const std::string& what) {
+int64_t json_int(const Json& object, std::string_view key, std::string_view what) {
   const Json& value = json_member(object, key, what);
   if (!value.is_number_integer()) wrong_type(value, key, what, "an integer");
   return value.get<int64_t>();
 }
 
-double json_number(const Json& object, const std::string& key, const std::string& what) {
+double json_number(const Json& object, std::string_view key, std::string_view what) {
   const Json& value = json_member(object, key, what);
   if (!value.is_number()) wrong_type(value, key, what, "a number");
   return value.get<double>();
 }
 
-bool json_bool(const Json& object, const std::string& key, const std::string& what) {
+bool json_bool(const Json& object, std::string_view key, std::string_view what) {
   const Json& value = json_member(object, key, what);
   if (!value.is_boolean()) wrong_type(value, key, what, "true or false");
   return value.get<bool>();
 }
 
-std::vector<int64_t> json_ints(const Json& object, const std::string& key, const std::string& what) {
+std::vector<int64_t> json_ints(const Json& object, std::string_view key, std::string_view what) {
   const Json& value = json_member(object, key, what);
   if (!value.is_array()) wrong_type(value, key, what, "a list of integers");
   std::vector<int64_t> ints;

@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <nlohmann/json.hpp>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "base/error.hpp"
@@ -17,11 +18,11 @@ Json parse_json(const std::string& text, const std::string& what, ErrorKind kind
 
 // Members of an object; each throws Error{process_failed, "<what>: \"key\" is missing"} or "... expected a string,
 // found 3".
-const Json& json_member(const Json& object, const std::string& key, const std::string& what);
-std::string json_string(const Json& object, const std::string& key, const std::string& what);
-int64_t json_int(const Json& object, const std::string& key, const std::string& what);
-double json_number(const Json& object, const std::string& key, const std::string& what);
-bool json_bool(const Json& object, const std::string& key, const std::string& what);
-std::vector<int64_t> json_ints(const Json& object, const std::string& key, const std::string& what);
+const Json& json_member(const Json& object, std::string_view key, std::string_view what);
+std::string json_string(const Json& object, std::string_view key, std::string_view what);
+int64_t json_int(const Json& object, std::string_view key, std::string_view what);
+double json_number(const Json& object, std::string_view key, std::string_view what);
+bool json_bool(const Json& object, std::string_view key, std::string_view what);
+std::vector<int64_t> json_ints(const Json& object, std::string_view key, std::string_view what);
 
 }  // namespace vime
