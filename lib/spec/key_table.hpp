@@ -1,0 +1,45 @@
+// What the sections of the key table are made with. Only the keys_*.cpp files include this.
+#pragma once
+
+#include "spec/keys.hpp"
+
+// Where a key's value is kept: FIELD(trainer.lr).
+#define FIELD(path) [](ExperimentSpec& spec) -> Field { return &spec.path; }
+
+namespace vime::spec::table {
+
+inline Limits at_least(double least) {
+  return {.least = least};
+}
+inline Limits above(double least) {
+  return {.least = least, .least_excluded = true};
+}
+inline Limits between(double least, double most) {
+  return {.least = least, .most = most};
+}
+inline Limits share_below_one() {
+  return {.least = 0, .most = 1, .most_excluded = true};
+}
+inline Limits only(double value) {
+  return between(value, value);
+}
+// Counts: large enough for every job, small enough that the products of three fit in 64 bits.
+inline Limits count() {
+  return between(1, 1e6);
+}
+
+Section top_level();
+Section model();
+Section data();
+Section reward();
+Section eval();
+Section trainer();
+Section algorithm();
+Section rollout();
+Section checkpoint();
+Section ci();
+Section placement();
+Section engine();
+Section weight_sync();
+
+}  // namespace vime::spec::table

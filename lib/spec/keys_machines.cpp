@@ -1,0 +1,98 @@
+// Where it runs: devices, engines, pushes.
+#include "spec/key_table.hpp"
+
+namespace vime::spec::table {
+
+Section placement() {
+  const Limits devices = between(1, 100000);
+  return {
+      "placement",
+      "Which devices the trainer ranks and the engines get.",
+      {{.name = "device",
+        .field = FIELD(placement.device),
+        .doc = "`cpu`: any number of virtual devices on this machine. `auto` is `cpu`.",
+        .choices = {"auto", "cpu"},
+        .reason = "GPUs are not driven in this version",
+        .derived = "`cpu`"},
+       {.name = "nodes",
+        .field = FIELD(placement.nodes),
+        .doc = "Devices of each node, for example `[4, 8, 2]`.",
+        .limits = devices,
+        .derived = "as many devices as the job needs"},
+       {.name = "colocate",
+        .field = FIELD(placement.colocate),
+        .doc =
+            "Engines share the trainer's devices, beginning with device 0; otherwise they lie behind the trainer's."},
+       {.name = "actor_num_nodes",
+        .field = FIELD(placement.actor_num_nodes),
+        .doc = "Nodes of the trainer.",
+        .limits = devices},
+       {.name = "actor_num_gpus_per_node",
+        .field = FIELD(placement.actor_num_gpus_per_node),
+        .doc = "Trainer ranks (one per device) on each of its nodes.",
+        .limits = devices},
+       {.name = "rollout_num_gpus",
+        .field = FIELD(placement.rollout_num_gpus),
+        .doc =
+            "Devices of all engines together; more than the trainer's are allowed when colocated (overflow engines).",
+        .limits = devices,
+        .derived = "the trainer's number when colocated; required otherwise"},
+       {.name = "rollout_num_gpus_per_engine",
+        .field = FIELD(placement.rollout_num_gpus_per_engine),
+        .doc = "Devices of one engine, each with one worker.",
+        .limits = devices},
+       {.name = "allow_engines_across_nodes",
+        .field = FIELD(placement.allow_engines_across_nodes),
+        .doc = "Let an engine span nodes; otherwise one that would is refused."}}};
+}
+
+Section engine() {
+  const Limits timeout = between(1, 7 * 86400e3);
+  return {"engine",
+          "The rollout engines.",
+          {{.name = "backend",
+            .field = FIELD(engine.backend),
+            .doc = "`embedded`: vime's own engine.",
+            .choices = {"embedded"},
+            .reason = "other engines are not driven in this version"},
+           {.name = "max_model_len",
+            .field = FIELD(engine.max_model_len),
+            .doc = "Most tokens of prompt and response together; null = what the longest prompt and response need.",
+            .limits = between(2, 1e8)},
+           {.name = "max_num_seqs",
+            .field = FIELD(engine.max_num_seqs),
+            .doc = "Sequences that an engine computes at once; more requests wait their turn.",
+            .limits = between(1, 65536)},
+           {.name = "logprobs_mode",
+            .field = FIELD(engine.logprobs_mode),
+            .doc = "`processed_logprobs`: after the temperature. `raw_logprobs`: before it.",
+            .choices = {"processed_logprobs", "raw_logprobs"}},
+           {.name = "startup_timeout",
+            .field = FIELD(engine.startup_timeout),
+            .doc = "How long an engine may take until it serves.",
+            .limits = timeout},
+           {.name = "request_timeout",
+            .field = FIELD(engine.request_timeout),
+            .doc = "How long one request may take.",
+            .limits = timeout}}};
+}
+
+Section weight_sync() {
+  return {"weight_sync",
+          "Pushing the trainer's weights to the engines.",
+          {{.name = "transport",
+            .field = FIELD(weight_sync.transport),
+            .doc = "`shm`: shared memory, colocated engines only. `tcp`: the network. `auto`: `shm` where an engine is "
+                   "colocated, `tcp` elsewhere.",
+            .choices = {"auto", "shm", "tcp"}},
+           {.name = "update_weight_buffer_size",
+            .field = FIELD(weight_sync.update_weight_buffer_size),
+            .doc = "Bytes sent at once; a larger tensor is sent alone.",
+            .limits = between(1, 1099511627776.0)},
+           {.name = "timeout",
+            .field = FIELD(weight_sync.timeout),
+            .doc = "How long one push may take.",
+            .limits = between(1, 7 * 86400e3)}}};
+}
+
+}  // namespace vime::spec::table
