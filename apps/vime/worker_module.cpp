@@ -14,6 +14,20 @@ namespace {
 int module_argc = 0;
 char** module_argv = nullptr;
 
+// OpenBLAS takes a processor that is newer than itself for the oldest one and then computes several times slower
+// (version 0.3.21 and its "Prescott" kernels on Sapphire Rapids). It reads this variable while it is loaded; a value
+// that the user has set stays.
+void name_processor_to_blas() {
+#if defined(__x86_64__)
+  __builtin_cpu_init();
+  if (__builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl")) {
+    ::setenv("OPENBLAS_CORETYPE", "SkylakeX", 0);
+  } else if (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma")) {
+    ::setenv("OPENBLAS_CORETYPE", "Haswell", 0);
+  }
+#endif
+}
+
 }  // namespace
 
 void remember_module_arguments(int argc, char** argv) {
@@ -26,6 +40,7 @@ int run_worker_module(const std::string& role, const Json& options) {
   const char* named = std::getenv("VIME_WORKER_MODULE");
   const fs::path path =
       named != nullptr ? fs::path(named) : fs::path(proc::own_binary()).parent_path() / "libvime_worker.so";
+  name_processor_to_blas();
   void* module = ::dlopen(path.c_str(), RTLD_NOW | RTLD_GLOBAL);
   if (module == nullptr) {
     throw Error(ErrorKind::refused, std::string("load the worker module: ") + ::dlerror(),
