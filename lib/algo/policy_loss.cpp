@@ -72,6 +72,15 @@ void add_token_policy(const PolicyLossOptions& options, const PolicyLossInput& i
   }
 }
 
+void add_supervised(const PolicyLossInput& in, const SampleView& view, std::span<const double> weights,
+                    LossTerms& terms, std::vector<double>& gradient) {
+  for (size_t t = view.start; t < view.end; ++t) {
+    if (weights[t] == 0.0) continue;
+    terms.pg_loss -= weights[t] * in.logprobs[t];
+    gradient[t] -= weights[t];
+  }
+}
+
 // GSPO: all tokens share exp(mean log-ratio), so every token's slope reaches every log-prob of the sequence.
 void add_sequence_policy(const PolicyLossOptions& options, const PolicyLossInput& in, const SampleView& view,
                          std::span<const double> weights, LossTerms& terms, std::vector<double>& gradient) {
@@ -117,8 +126,11 @@ void add_comparisons(const PolicyLossOptions& options, const PolicyLossInput& in
 
 void check_input(const PolicyLossOptions& options, const PolicyLossInput& in) {
   const size_t tokens = in.logprobs.size();
-  VIME_CHECK(in.old_logprobs.size() == tokens && in.advantages.size() == tokens && in.mask.size() == tokens,
-             "log-probs, advantages and mask must have one entry per token");
+  const size_t policy_tokens = options.type == PolicyLossType::sft ? 0 : tokens;
+  VIME_CHECK(
+      in.mask.size() == tokens && in.old_logprobs.size() == policy_tokens && in.advantages.size() == policy_tokens,
+      "mask, old log-probs and advantages must have one entry per token (the last two none for sft)");
+  VIME_CHECK(in.rollout_logprobs.empty() || in.old_logprobs.size() == tokens, "what the engine's are compared with");
   VIME_CHECK(in.ref_logprobs.empty() || in.ref_logprobs.size() == tokens, "one reference log-prob per token");
   VIME_CHECK(in.rollout_logprobs.empty() || in.rollout_logprobs.size() == tokens, "one engine log-prob per token");
   VIME_CHECK(options.kl_loss_coef == 0.0 || tokens == 0 || !in.ref_logprobs.empty(),
@@ -150,7 +162,9 @@ PolicyLoss policy_loss(const PolicyLossOptions& options, const PolicyLossInput& 
   for (int64_t length : input.lengths) {
     view = {view.end, view.end + static_cast<size_t>(length)};
     LossTerms terms;
-    if (options.type == PolicyLossType::gspo) {
+    if (options.type == PolicyLossType::sft) {
+      add_supervised(input, view, weights, terms, result.gradient);
+    } else if (options.type == PolicyLossType::gspo) {
       add_sequence_policy(options, input, view, weights, terms, result.gradient);
     } else {
       add_token_policy(options, input, view, weights, terms, result.gradient);

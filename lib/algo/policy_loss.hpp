@@ -19,6 +19,7 @@ enum class PolicyLossType {
   ppo,    // ratio per token: also GRPO's
   gspo,   // ratio of the sequence: exp of the mean log-ratio over its masked tokens
   cispo,  // -(clipped ratio, no gradient) * advantage * logprob
+  sft,    // -logprob: supervised; advantages and old log-probs play no part
 };
 
 // "grpo" and "ppo" -> ppo, "gspo", "cispo": values of algorithm.advantage_estimator. Error{refused} with the nearest
@@ -40,10 +41,10 @@ struct PolicyLossOptions {
 // What stands where the mask is 0 is never read into a result, NaN included.
 struct PolicyLossInput {
   std::span<const double> logprobs;
-  std::span<const double> old_logprobs;
+  std::span<const double> old_logprobs;      // empty for sft
   std::span<const double> ref_logprobs;      // empty: no KL term (then kl_loss_coef must be 0)
   std::span<const double> rollout_logprobs;  // the engine's; empty: no comparison
-  std::span<const double> advantages;
+  std::span<const double> advantages;        // empty for sft
   std::span<const uint8_t> mask;
   std::span<const int64_t> lengths;  // [samples]
   double denominator = 1.0;          // of the whole step (loss_denominator), not of this micro-batch

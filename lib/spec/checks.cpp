@@ -141,8 +141,7 @@ void check_eval(const ExperimentSpec& spec, Problems& problems) {
 void derive_values(ExperimentSpec& spec, const Problems& problems) {
   derive_placement(spec.placement, problems);
   derive_batches(spec, problems);
-  // Workers and later runs read the resolved spec from other folders.
-  if (spec.model.path) spec.model.path = fs::absolute(*spec.model.path).lexically_normal().string();
+  derive_training(spec, problems);
   if (spec.trainer.dtype == "auto") spec.trainer.dtype = "float32";
   if (!problems.is_given("algorithm.eps_clip_high")) spec.algorithm.eps_clip_high = spec.algorithm.eps_clip;
   if (spec.rollout.n_samples_per_prompt == 1) spec.algorithm.grpo_std_normalization = false;
@@ -154,6 +153,7 @@ void check_spec(const ExperimentSpec& spec, Problems& problems) {
   check_placement(spec, problems);
   check_transport(spec, problems);
   check_batches(spec, problems);
+  check_training(spec, problems);
   check_algorithm(spec, problems);
   check_lengths(spec, problems);
   check_eval(spec, problems);

@@ -17,6 +17,10 @@ void check_spec(const ExperimentSpec& spec, Problems& problems);
 void derive_batches(ExperimentSpec& spec, const Problems& problems);
 void check_batches(const ExperimentSpec& spec, Problems& problems);
 
+// training_checks.cpp: the learning-rate schedule, the kind of loss, the debug modes.
+void derive_training(ExperimentSpec& spec, const Problems& problems);
+void check_training(const ExperimentSpec& spec, Problems& problems);
+
 // model_checks.cpp: the model exists, vime can run it, an engine can cut it over its devices, and it takes the longest
 // sample.
 void check_model(const ExperimentSpec& spec, Problems& problems);

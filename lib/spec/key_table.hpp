@@ -37,6 +37,7 @@ Section trainer();
 Section algorithm();
 Section rollout();
 Section checkpoint();
+Section debug();
 Section ci();
 Section placement();
 Section engine();

@@ -8,7 +8,7 @@ const std::vector<Section>& sections() {
   static const std::vector<Section> all{
       table::top_level(), table::model(),      table::data(),    table::reward(), table::placement(),
       table::trainer(),   table::algorithm(),  table::rollout(), table::engine(), table::weight_sync(),
-      table::eval(),      table::checkpoint(), table::ci()};
+      table::eval(),      table::checkpoint(), table::debug(),   table::ci()};
   return all;
 }
 

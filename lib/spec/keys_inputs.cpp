@@ -26,6 +26,10 @@ Section model() {
        {.name = "preset",
         .field = FIELD(model.preset),
         .doc = "A small model of this name, from random weights (`tiny`: 2 layers, about 100 thousand parameters)."},
+       {.name = "ref_load",
+        .field = FIELD(model.ref_load),
+        .doc = "Folder of the reference model of `algorithm.kl_loss_coef`; null = the weights that training begins "
+               "with."},
        {.name = "tokenizer",
         .field = FIELD(model.tokenizer),
         .doc = "`auto`: the model folder's, or the built-in data set's for a preset.",

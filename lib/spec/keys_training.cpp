@@ -32,7 +32,32 @@ Section trainer() {
             .doc = "Optimizer steps on each rollout.",
             .limits = count(),
             .derived = "samples of a rollout / `global_batch_size`; 1 when neither is given"},
-           {.name = "lr", .field = FIELD(trainer.lr), .doc = "Learning rate, constant.", .limits = at_least(0)},
+           {.name = "lr",
+            .field = FIELD(trainer.lr),
+            .doc = "Learning rate, the largest of the schedule.",
+            .limits = at_least(0)},
+           {.name = "lr_decay_style",
+            .field = FIELD(trainer.lr_decay_style),
+            .doc = "How the learning rate goes from `lr` down to `min_lr` after the warm-up.",
+            .choices = {"constant", "linear", "cosine"}},
+           {.name = "min_lr",
+            .field = FIELD(trainer.min_lr),
+            .doc = "Learning rate at the end of the decay.",
+            .limits = at_least(0)},
+           {.name = "lr_warmup_iters",
+            .field = FIELD(trainer.lr_warmup_iters),
+            .doc = "Optimizer steps over which the learning rate rises to `lr` in equal parts.",
+            .limits = between(0, 1e12),
+            .derived = "`lr_warmup_fraction` of `lr_decay_iters`; 0 without it"},
+           {.name = "lr_warmup_fraction",
+            .field = FIELD(trainer.lr_warmup_fraction),
+            .doc = "The warm-up as a share of `lr_decay_iters`; null = `lr_warmup_iters` says.",
+            .limits = share_below_one()},
+           {.name = "lr_decay_iters",
+            .field = FIELD(trainer.lr_decay_iters),
+            .doc = "Optimizer step at which `min_lr` is reached, warm-up included.",
+            .limits = between(1, 1e12),
+            .derived = "all optimizer steps of the run"},
            {.name = "adam_beta1",
             .field = FIELD(trainer.adam_beta1),
             .doc = "AdamW's decay of the first moment.",
@@ -53,6 +78,10 @@ Section trainer() {
             .field = FIELD(trainer.clip_grad),
             .doc = "Largest norm of the gradient; 0 = no clipping.",
             .limits = at_least(0)},
+           {.name = "skip_nonfinite",
+            .field = FIELD(trainer.skip_nonfinite),
+            .doc = "A step whose gradient is not finite leaves the weights as they are, with a warning and a count; "
+                   "false = it ends the run."},
            {.name = "max_tokens_per_gpu",
             .field = FIELD(trainer.max_tokens_per_gpu),
             .doc = "Most tokens (prompt and response) in one micro-batch of a rank.",
@@ -66,10 +95,15 @@ Section trainer() {
 }
 
 Section algorithm() {
-  const char* no_reference = "there is no reference model in this version";
+  const char* no_reward_kl = "the KL goes into the loss in this version: algorithm.kl_loss_coef";
   return {"algorithm",
           "Advantages and the policy loss.",
-          {{.name = "advantage_estimator",
+          {{.name = "loss_type",
+            .field = FIELD(algorithm.loss_type),
+            .doc = "`policy_loss`: reinforcement learning. `sft`: supervised, on each prompt's label; nothing is "
+                   "generated and `n_samples_per_prompt` is 1.",
+            .choices = {"policy_loss", "sft"}},
+           {.name = "advantage_estimator",
             .field = FIELD(algorithm.advantage_estimator),
             .doc = "`grpo`: ratio per token. `gspo`: ratio per sequence. `cispo`: clipped ratio as a constant weight.",
             .choices = {"grpo", "gspo", "cispo"}},
@@ -94,12 +128,16 @@ Section algorithm() {
             .field = FIELD(algorithm.kl_coef),
             .doc = "Weight of the KL to a reference model in the reward.",
             .limits = only(0),
-            .reason = no_reference},
+            .reason = no_reward_kl},
            {.name = "kl_loss_coef",
             .field = FIELD(algorithm.kl_loss_coef),
-            .doc = "Weight of the KL to a reference model in the loss.",
-            .limits = only(0),
-            .reason = no_reference},
+            .doc = "Weight of the KL to the reference model (`model.ref_load`) in the loss; 0 = no reference model.",
+            .limits = at_least(0)},
+           {.name = "kl_loss_type",
+            .field = FIELD(algorithm.kl_loss_type),
+            .doc = "Estimator of that KL, with d = log-prob - reference's: `k1` d, `k2` d^2 / 2, `k3` exp(-d) - 1 + d, "
+                   "`low_var_kl` k3 within [-10, 10].",
+            .choices = {"k1", "k2", "k3", "low_var_kl"}},
            {.name = "rewards_normalization",
             .field = FIELD(algorithm.rewards_normalization),
             .doc = "Subtract the mean reward of a sample's group."},
@@ -169,7 +207,30 @@ Section checkpoint() {
            {.name = "keep_last",
             .field = FIELD(checkpoint.keep_last),
             .doc = "Older checkpoints than the last so many are removed.",
-            .limits = count()}}};
+            .limits = count()},
+           {.name = "keep_every",
+            .field = FIELD(checkpoint.keep_every),
+            .doc = "Checkpoints of every so many rollouts are never removed; null = none.",
+            .limits = between(1, 1e9)}}};
+}
+
+Section debug() {
+  return {"debug",
+          "One half of the loop alone, and rollouts that are kept and replayed.",
+          {{.name = "save_rollout",
+            .field = FIELD(debug.save_rollout),
+            .doc = "Folder that every rollout is kept in, besides the newest ones in the run directory."},
+           {.name = "load_rollout",
+            .field = FIELD(debug.load_rollout),
+            .doc = "Folder with rollouts that `save_rollout` kept: they are trained on instead of new ones. Implies "
+                   "`train_only`."},
+           {.name = "rollout_only",
+            .field = FIELD(debug.rollout_only),
+            .doc = "Generate and score, with the weights of `model.path`; no trainer is started."},
+           {.name = "train_only",
+            .field = FIELD(debug.train_only),
+            .doc = "Train on loaded rollouts; no engine is started and nothing is evaluated.",
+            .derived = "true with `load_rollout`"}}};
 }
 
 Section ci() {

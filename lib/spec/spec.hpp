@@ -1,7 +1,7 @@
 // An experiment as plain data: one struct per section of the YAML file, one field per key, under the same name.
 // Field defaults here are the file's defaults. After spec::load every field holds the value that the run uses, derived
-// ones included; what each key means and which values it takes stands in keys.cpp (and in docs/spec.md, which is
-// printed from there).
+// ones included; what each key means and which values it takes stands in the key table, keys_*.cpp (and in
+// docs/spec.md, which is printed from there).
 #pragma once
 
 #include <chrono>
@@ -24,6 +24,7 @@ struct Bytes {
 struct Model {
   std::optional<std::string> path;
   std::optional<std::string> preset;
+  std::optional<std::string> ref_load;
   std::string tokenizer = "auto";
   bool operator==(const Model&) const = default;
 };
@@ -58,17 +59,24 @@ struct Trainer {
   int64_t global_batch_size = 0;
   int64_t num_steps_per_rollout = 0;
   double lr = 1e-6;
+  std::string lr_decay_style = "constant";
+  double min_lr = 0.0;
+  int64_t lr_warmup_iters = 0;
+  std::optional<double> lr_warmup_fraction;
+  int64_t lr_decay_iters = 0;
   double adam_beta1 = 0.9;
   double adam_beta2 = 0.999;
   double adam_eps = 1e-8;
   double weight_decay = 0.01;
   double clip_grad = 1.0;
+  bool skip_nonfinite = true;
   int64_t max_tokens_per_gpu = 4096;
   std::string dtype = "auto";
   bool operator==(const Trainer&) const = default;
 };
 
 struct Algorithm {
+  std::string loss_type = "policy_loss";
   std::string advantage_estimator = "grpo";
   double eps_clip = 0.2;
   double eps_clip_high = 0.2;
@@ -76,6 +84,7 @@ struct Algorithm {
   double entropy_coef = 0.0;
   double kl_coef = 0.0;
   double kl_loss_coef = 0.0;
+  std::string kl_loss_type = "k1";
   bool rewards_normalization = true;
   bool grpo_std_normalization = true;
   bool calculate_per_token_loss = false;
@@ -126,7 +135,16 @@ struct Eval {
 struct Checkpoint {
   std::optional<int64_t> save_interval;
   int64_t keep_last = 2;
+  std::optional<int64_t> keep_every;
   bool operator==(const Checkpoint&) const = default;
+};
+
+struct Debug {
+  std::optional<std::string> save_rollout;
+  std::optional<std::string> load_rollout;
+  bool rollout_only = false;
+  bool train_only = false;
+  bool operator==(const Debug&) const = default;
 };
 
 struct Ci {
@@ -150,6 +168,7 @@ struct ExperimentSpec {
   WeightSync weight_sync;
   Eval eval;
   Checkpoint checkpoint;
+  Debug debug;
   Ci ci;
   bool operator==(const ExperimentSpec&) const = default;
 };

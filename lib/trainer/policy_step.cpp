@@ -84,7 +84,7 @@ std::vector<double> response_logprobs(const model::Decoder& decoder, const Batch
 }
 
 MicroBatchResult backward(const model::Decoder& decoder, const BatchView& view, const rollout::MicroBatch& samples,
-                          const std::vector<double>& old_logprobs, double denominator, const PolicyOptions& options) {
+                          const FixedLogprobs& fixed, double denominator, const PolicyOptions& options) {
   const Packed packed = pack(view, samples);
   if (packed.rows.numel() == 0) return {};
   const torch::Tensor logits = response_logits(decoder, packed);
@@ -95,17 +95,22 @@ MicroBatchResult backward(const model::Decoder& decoder, const BatchView& view, 
     current.entropy = model::token_logprobs(logits.detach(), packed.targets, options.temperature, true).entropy;
   }
 
-  std::vector<double> sample_advantages;
-  for (const int64_t sample : samples) sample_advantages.push_back(view.batch.advantages[static_cast<size_t>(sample)]);
   const std::vector<double> logprobs = to_doubles(current.logprobs);
-  const std::vector<double> old = gather(view, samples, old_logprobs);
-  const std::vector<double> engine = gather(view, samples, view.batch.rollout_logprobs);
   const std::vector<uint8_t> mask = gather(view, samples, view.batch.loss_mask);
-  const std::vector<double> advantages = algo::expand_to_tokens(sample_advantages, packed.response_lengths);
+  std::vector<double> old, reference, engine, advantages;
+  if (options.loss.type != algo::PolicyLossType::sft) {
+    std::vector<double> of_samples;
+    for (const int64_t sample : samples) of_samples.push_back(view.batch.advantages[static_cast<size_t>(sample)]);
+    advantages = algo::expand_to_tokens(of_samples, packed.response_lengths);
+    old = gather(view, samples, fixed.old);
+    engine = gather(view, samples, view.batch.rollout_logprobs);
+  }
+  if (!fixed.reference.empty()) reference = gather(view, samples, fixed.reference);
 
   algo::PolicyLossInput input;
   input.logprobs = logprobs;
   input.old_logprobs = old;
+  input.ref_logprobs = reference;
   input.rollout_logprobs = engine;
   input.advantages = advantages;
   input.mask = mask;
@@ -126,7 +131,7 @@ MicroBatchResult backward(const model::Decoder& decoder, const BatchView& view, 
   MicroBatchResult result;
   result.terms = algo::sum_terms(loss.samples);
   result.entropy = algo::weighted_sum(weights, to_doubles(current.entropy));
-  result.logprob = algo::weighted_sum(weights, old);
+  result.logprob = algo::weighted_sum(weights, old.empty() ? logprobs : old);
   result.terms.loss -= options.entropy_coef * result.entropy;
   return result;
 }

@@ -28,6 +28,12 @@ struct BatchView {
   explicit BatchView(const rollout::TrainBatch& of);
 };
 
+// Log-probs of the batch's response tokens that are computed before its first step, each [response tokens] or empty.
+struct FixedLogprobs {
+  std::vector<double> old;        // of the weights that generated the samples; empty for sft
+  std::vector<double> reference;  // of the reference model; empty without one
+};
+
 // Log-probs (natural, float64) of the micro-batch's response tokens under the present weights, sample after sample; no
 // gradient.
 std::vector<double> response_logprobs(const model::Decoder& decoder, const BatchView& view,
@@ -36,12 +42,12 @@ std::vector<double> response_logprobs(const model::Decoder& decoder, const Batch
 struct MicroBatchResult {
   algo::LossTerms terms;  // this micro-batch's share of the step's figures
   double entropy = 0.0;   // likewise: weighted mean entropy
-  double logprob = 0.0;   // likewise: weighted mean of the old log-probs
+  double logprob = 0.0;   // likewise: weighted mean of the old log-probs (sft: of the present ones)
 };
 
-// Adds the micro-batch's gradient to the parameters' gradients. old_logprobs: [response tokens of the whole batch].
-// denominator: of the whole step (algo::loss_denominator).
+// Adds the micro-batch's gradient to the parameters' gradients. denominator: of the whole step
+// (algo::loss_denominator).
 MicroBatchResult backward(const model::Decoder& decoder, const BatchView& view, const rollout::MicroBatch& samples,
-                          const std::vector<double>& old_logprobs, double denominator, const PolicyOptions& options);
+                          const FixedLogprobs& fixed, double denominator, const PolicyOptions& options);
 
 }  // namespace vime::trainer

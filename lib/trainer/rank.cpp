@@ -16,6 +16,11 @@ namespace vime::trainer {
 namespace {
 
 constexpr auto kDType = tensor::DType::f32;
+// Inside a checkpoint.
+constexpr const char* kModelFolder = "model";
+constexpr const char* kTrainerFolder = "trainer";
+constexpr const char* kOptimizerFile = "optimizer.safetensors";
+constexpr const char* kChecksumFile = "checksums.json";
 
 std::vector<weights::PlacedTensor> placed_tensors(const arch::ArenaLayout& layout) {
   std::vector<weights::PlacedTensor> tensors;
@@ -42,19 +47,49 @@ TrainerRank::TrainerRank(RankOptions options) : options_(std::move(options)) {
   const arch::ArenaLayout layout = arch::arena_layout(options_.config, kDType, 0, 1);
   arena_ = std::make_unique<weights::SharedArena>(layout.total_bytes);
   decoder_ = std::make_unique<model::Decoder>(options_.config, kDType, model::single_rank(), arena_->data());
-  if (options_.model_dir.empty()) {
-    model::init_weights(*decoder_, options_.seed);
-  } else {
-    model::load_weights(*decoder_, options_.model_dir);
-  }
+  load_weights();
   decoder_->require_grad(true);
   optimizer_ = std::make_unique<Optimizer>(*decoder_, options_.optimizer);
+  if (!options_.checkpoint_dir.empty()) load_checkpoint();
   if (options_.rank == 0) meeting_point_ = std::make_unique<model::MeetingPoint>(options_.host);
   log::info("trainer", "rank " + std::to_string(options_.rank) + ": " + options_.config.architecture + ", " +
                            format_bytes(layout.total_bytes) + " of weights");
 }
 
 TrainerRank::~TrainerRank() = default;
+
+// The weights that training begins with, and those of the reference model.
+void TrainerRank::load_weights() {
+  const auto fill = [&](model::Decoder& decoder, const std::string& dir) {
+    if (dir.empty()) {
+      model::init_weights(decoder, options_.seed);
+    } else {
+      model::load_weights(decoder, dir);
+    }
+  };
+  if (options_.with_reference) {
+    reference_arena_ = std::make_unique<weights::SharedArena>(arena_->bytes());
+    reference_ =
+        std::make_unique<model::Decoder>(options_.config, kDType, model::single_rank(), reference_arena_->data());
+    fill(*reference_, options_.reference_dir.empty() ? options_.model_dir : options_.reference_dir);
+  }
+  const fs::path checkpoint = options_.checkpoint_dir;
+  fill(*decoder_, checkpoint.empty() ? options_.model_dir : (checkpoint / kModelFolder).string());
+}
+
+void TrainerRank::load_checkpoint() {
+  const fs::path folder = fs::path(options_.checkpoint_dir) / kTrainerFolder;
+  optimizer_->load(folder / kOptimizerFile);
+  const std::string where = (folder / kChecksumFile).string();
+  const Json saved = parse_json(read_file(folder / kChecksumFile), where, ErrorKind::refused);
+  const std::vector<std::string> problems =
+      weights::checksum_problems(weights::parse_checksums(saved, where), {{"what was read", checkpoint_checksums()}});
+  if (!problems.empty()) {
+    throw Error(ErrorKind::refused,
+                options_.checkpoint_dir + ": the contents are not those that were saved: " + join(problems, "; "),
+                "remove this checkpoint to resume from an older one");
+  }
+}
 
 uint16_t TrainerRank::meeting_port() const {
   return meeting_point_ ? meeting_point_->port() : 0;
@@ -93,31 +128,39 @@ std::vector<StepFigures> TrainerRank::train(const std::string& batch_path) {
 
   // All old log-probs come from the weights that generated the samples, so they are computed before the first step, in
   // the same micro-batches as the training passes: then the first step's ratio is exactly 1 unless something is wrong.
-  std::vector<double> old_logprobs(static_cast<size_t>(view.response_offsets.back()), 0.0);
-  for (const rollout::StepSchedule& step : steps) {
-    for (const rollout::MicroBatch& micro_batch : step.ranks[dp_rank]) {
-      const std::vector<double> values = response_logprobs(*decoder_, view, micro_batch, options_.policy.temperature);
-      auto from = values.begin();
-      for (const int64_t sample : micro_batch) {
-        const int64_t begin = view.response_offsets[static_cast<size_t>(sample)];
-        const int64_t count = batch.response_lengths[static_cast<size_t>(sample)];
-        std::copy_n(from, count, old_logprobs.begin() + begin);
-        from += count;
-      }
-    }
-  }
+  FixedLogprobs fixed;
+  if (options_.policy.loss.type != algo::PolicyLossType::sft) fixed.old = logprobs_of(*decoder_, view, steps);
+  if (reference_) fixed.reference = logprobs_of(*reference_, view, steps);
   std::vector<StepFigures> figures;
   for (const rollout::StepSchedule& step : steps) {
     std::vector<rollout::MicroBatch> all;
     for (const auto& rank : step.ranks) all.insert(all.end(), rank.begin(), rank.end());
-    figures.push_back(train_step(view, step.ranks[dp_rank], all, old_logprobs));
+    figures.push_back(train_step(view, step.ranks[dp_rank], all, fixed));
   }
   return figures;
 }
 
+std::vector<double> TrainerRank::logprobs_of(const model::Decoder& decoder, const BatchView& view,
+                                             const std::vector<rollout::StepSchedule>& steps) const {
+  const auto dp_rank = static_cast<size_t>(options_.plan.ranks[static_cast<size_t>(options_.rank)].dp_rank);
+  std::vector<double> logprobs(static_cast<size_t>(view.response_offsets.back()), 0.0);
+  for (const rollout::StepSchedule& step : steps) {
+    for (const rollout::MicroBatch& micro_batch : step.ranks[dp_rank]) {
+      const std::vector<double> values = response_logprobs(decoder, view, micro_batch, options_.policy.temperature);
+      auto from = values.begin();
+      for (const int64_t sample : micro_batch) {
+        const int64_t begin = view.response_offsets[static_cast<size_t>(sample)];
+        const int64_t count = view.batch.response_lengths[static_cast<size_t>(sample)];
+        std::copy_n(from, count, logprobs.begin() + begin);
+        from += count;
+      }
+    }
+  }
+  return logprobs;
+}
+
 StepFigures TrainerRank::train_step(const BatchView& view, const std::vector<rollout::MicroBatch>& mine,
-                                    const std::vector<rollout::MicroBatch>& all,
-                                    const std::vector<double>& old_logprobs) {
+                                    const std::vector<rollout::MicroBatch>& all, const FixedLogprobs& fixed) {
   std::vector<uint8_t> mask;
   std::vector<int64_t> lengths;
   for (const rollout::MicroBatch& micro_batch : all) {
@@ -135,7 +178,7 @@ StepFigures TrainerRank::train_step(const BatchView& view, const std::vector<rol
   optimizer_->zero_gradient();
   for (const rollout::MicroBatch& micro_batch : mine) {
     if (micro_batch.empty()) continue;
-    const MicroBatchResult result = backward(*decoder_, view, micro_batch, old_logprobs, denominator, options_.policy);
+    const MicroBatchResult result = backward(*decoder_, view, micro_batch, fixed, denominator, options_.policy);
     terms.push_back(result.terms);
     figures.entropy += result.entropy;
     figures.logprob += result.logprob;
@@ -147,7 +190,7 @@ StepFigures TrainerRank::train_step(const BatchView& view, const std::vector<rol
   const Optimizer::Result result = optimizer_->step();
   figures.grad_norm = result.grad_norm;
   figures.applied = result.applied;
-  figures.lr = optimizer_->lr();
+  figures.lr = result.lr;
   return figures;
 }
 
@@ -207,7 +250,23 @@ std::map<std::string, uint64_t> TrainerRank::checksums() const {
 }
 
 void TrainerRank::save(const std::string& dir) const {
-  model::save_weights(*decoder_, dir);
+  const fs::path folder = fs::path(dir) / kTrainerFolder;
+  make_directories(folder);
+  model::save_weights(*decoder_, fs::path(dir) / kModelFolder);
+  optimizer_->save(folder / kOptimizerFile);
+  Json sums = Json::object();
+  for (const auto& [name, sum] : checkpoint_checksums()) sums[name] = hex(sum);
+  write_file_atomic(folder / kChecksumFile, Json({{"checksums", sums}}).dump(1) + "\n");
+}
+
+std::map<std::string, uint64_t> TrainerRank::checkpoint_checksums() const {
+  std::map<std::string, uint64_t> sums = checksums();
+  for (const tensor::TensorView& view : optimizer_->moments()) sums[view.info.name] = weights::full_checksum(view);
+  return sums;
+}
+
+uint64_t TrainerRank::checkpoint_bytes() const {
+  return 3 * arena_->bytes();  // weights and the optimizer's two moments, all float32
 }
 
 }  // namespace vime::trainer

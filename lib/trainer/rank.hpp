@@ -32,7 +32,10 @@ struct RankOptions {
   placement::Plan plan;
   std::vector<bool> over_network;  // by engine: its weights travel over the network, colocated or not
   arch::ModelConfig config;
-  std::string model_dir;  // weights are read from here; empty: random weights from `seed`
+  std::string model_dir;       // weights are read from here; empty: random weights from `seed`
+  std::string checkpoint_dir;  // a checkpoint that training goes on from; empty: from the start
+  bool with_reference = false;
+  std::string reference_dir;  // of the reference model's weights; empty: those that training begins with
   uint64_t seed = 0;
   OptimizerOptions optimizer;
   PolicyOptions policy;
@@ -50,7 +53,7 @@ struct StepFigures {
   double logprob = 0.0;    // weighted mean of the recomputed old log-probs
   double grad_norm = 0.0;  // the same on every rank
   bool applied = false;
-  double lr = 0.0;
+  double lr = 0.0;  // likewise
   int64_t tokens = 0;
   int64_t micro_batches = 0;
 };
@@ -80,19 +83,28 @@ class TrainerRank {
   PushFigures push(int64_t version, const std::vector<PushTarget>& targets);
   // Content checksum of every parameter. Not collective.
   std::map<std::string, uint64_t> checksums() const;
-  // Writes the model as a Hugging Face directory. Rank 0 alone.
+  // Writes <dir>/model (a Hugging Face directory) and <dir>/trainer (optimizer state, checksums). Rank 0 alone.
   void save(const std::string& dir) const;
+  uint64_t checkpoint_bytes() const;  // that save() will take on the disk, but for small files
 
  private:
   class RankSlotGroup;
 
+  std::map<std::string, uint64_t> checkpoint_checksums() const;
+  void load_weights();
+  void load_checkpoint();
+  // Of this rank's samples; the others' stay 0.
+  std::vector<double> logprobs_of(const model::Decoder& decoder, const BatchView& view,
+                                  const std::vector<rollout::StepSchedule>& steps) const;
   StepFigures train_step(const BatchView& view, const std::vector<rollout::MicroBatch>& mine,
-                         const std::vector<rollout::MicroBatch>& all, const std::vector<double>& old_logprobs);
+                         const std::vector<rollout::MicroBatch>& all, const FixedLogprobs& fixed);
 
   RankOptions options_;
   std::unique_ptr<weights::SharedArena> arena_;
   std::unique_ptr<model::Decoder> decoder_;
   std::unique_ptr<Optimizer> optimizer_;
+  std::unique_ptr<weights::SharedArena> reference_arena_;
+  std::unique_ptr<model::Decoder> reference_;           // without one: null
   std::unique_ptr<model::MeetingPoint> meeting_point_;  // of rank 0
   std::shared_ptr<model::RankGroup> world_;
   std::map<int, std::unique_ptr<RankSlotGroup>> slot_groups_;  // of the slots that hold this rank, by engine

@@ -61,16 +61,29 @@ RankOptions rank_options(const TrainerOptions& options) {
   }
   rank.config = arch::read_config(fs::path(options.run_dir) / "model");
   rank.model_dir = spec.model.path.value_or("");
+  rank.checkpoint_dir = options.checkpoint;
+  rank.with_reference = spec.algorithm.kl_loss_coef != 0.0;
+  rank.reference_dir = spec.model.ref_load.value_or("");
   rank.seed = static_cast<uint64_t>(spec.seed);
-  rank.optimizer = {spec.trainer.lr,       spec.trainer.adam_beta1,   spec.trainer.adam_beta2,
-                    spec.trainer.adam_eps, spec.trainer.weight_decay, spec.trainer.clip_grad};
-  rank.policy.loss.type = algo::policy_loss_type(spec.algorithm.advantage_estimator);
+  const algo::LrSchedule schedule{algo::parse_lr_decay_style(spec.trainer.lr_decay_style), spec.trainer.lr,
+                                  spec.trainer.min_lr, spec.trainer.lr_warmup_iters, spec.trainer.lr_decay_iters};
+  rank.optimizer = {schedule,
+                    spec.trainer.adam_beta1,
+                    spec.trainer.adam_beta2,
+                    spec.trainer.adam_eps,
+                    spec.trainer.weight_decay,
+                    spec.trainer.clip_grad};
+  const bool supervised = spec.algorithm.loss_type == "sft";
+  rank.policy.loss.type =
+      supervised ? algo::PolicyLossType::sft : algo::policy_loss_type(spec.algorithm.advantage_estimator);
+  rank.policy.loss.kl_type = algo::parse_kl_type(spec.algorithm.kl_loss_type);
+  rank.policy.loss.kl_loss_coef = spec.algorithm.kl_loss_coef;
   rank.policy.loss.eps_clip = spec.algorithm.eps_clip;
   rank.policy.loss.eps_clip_high = spec.algorithm.eps_clip_high;
   rank.policy.loss.eps_clip_c = spec.algorithm.eps_clip_c;
   rank.policy.loss.reducer =
       spec.algorithm.calculate_per_token_loss ? algo::Reducer::token_mean : algo::Reducer::sample_mean;
-  rank.policy.temperature = spec.rollout.rollout_temperature;
+  rank.policy.temperature = supervised ? 1.0 : spec.rollout.rollout_temperature;
   rank.policy.entropy_coef = spec.algorithm.entropy_coef;
   rank.max_tokens_per_gpu = spec.trainer.max_tokens_per_gpu;
   rank.global_batch_size = spec.trainer.global_batch_size;
@@ -89,6 +102,7 @@ Json figures_json(const StepFigures& figures) {
   return {{"sums",
            {{"train/loss", number(terms.loss)},
             {"train/pg_loss", number(terms.pg_loss)},
+            {"train/kl_loss", number(terms.kl_loss)},
             {"train/pg_clipfrac", number(terms.pg_clipfrac)},
             {"train/ppo_kl", number(terms.ppo_kl)},
             {"train/ppo_kl_abs", number(terms.ppo_kl_abs)},
@@ -136,6 +150,10 @@ Json handle_push(TrainerRank& rank, const Json& body) {
   return reply;
 }
 
+Json handle_checkpoint_bytes(TrainerRank& rank, const Json&) {
+  return {{"bytes", rank.checkpoint_bytes()}};
+}
+
 Json handle_save(TrainerRank& rank, const Json& body) {
   rank.save(json_string(body, "dir", "/save"));
   return Json::object();
@@ -165,7 +183,7 @@ void add_command(http::Server& server, CommandQueue& queue, TrainerRank& rank, c
 TrainerOptions trainer_options(const Json& json) {
   const std::string what = "trainer options";
   return {json_string(json, "run_dir", what), json_string(json, "run_id", what), json_string(json, "token", what),
-          static_cast<int>(json_int(json, "rank", what))};
+          static_cast<int>(json_int(json, "rank", what)), json_string(json, "checkpoint", what)};
 }
 
 int serve_trainer(const TrainerOptions& options) {
@@ -186,6 +204,7 @@ int serve_trainer(const TrainerOptions& options) {
   add_command(server, queue, rank, "/train", handle_train);
   add_command(server, queue, rank, "/push", handle_push);
   add_command(server, queue, rank, "/save", handle_save);
+  add_command(server, queue, rank, "/checkpoint_bytes", handle_checkpoint_bytes);
   server.start();
   proc::announce_ready({{"port", server.port()}, {"meeting_port", rank.meeting_port()}});
   while (!proc::interrupted()) {

@@ -7,6 +7,7 @@
 //                                      {"results": [{"engine","error"}], "prepare_s", "extra_bytes", "checksums":
 //                                      {name: hex}}
 //   POST /save   {"dir"}                                             {}
+//   POST /checkpoint_bytes {}                                        {"bytes"}
 #pragma once
 
 #include <string>
@@ -20,6 +21,7 @@ struct TrainerOptions {
   std::string run_id;
   std::string token;  // from the environment (VIME_RUN_TOKEN)
   int rank = 0;
+  std::string checkpoint;  // folder that training goes on from; empty: from the start
 };
 
 TrainerOptions trainer_options(const Json& json);

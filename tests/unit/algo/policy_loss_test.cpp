@@ -274,3 +274,21 @@ TEST_CASE("estimator names choose the loss") {
     CHECK(e.hint() == "did you mean \"grpo\"?");
   }
 }
+
+TEST_CASE(
+    "the supervised loss is the weighted mean negative log-prob, whatever is clipped, and its gradient is constant") {
+  PolicyLossOptions options;
+  options.type = PolicyLossType::sft;
+  for (const Reducer reducer : {Reducer::sample_mean, Reducer::token_mean}) {
+    options.reducer = reducer;
+    Batch batch = random_batch(5, options);
+    batch.old_logprobs.clear();
+    batch.advantages.clear();
+    batch.ref_logprobs.clear();
+    batch.rollout_logprobs.clear();
+    const std::vector<double> weights = token_weights(reducer, batch.mask, batch.lengths, batch.denominator);
+    const PolicyLoss loss = policy_loss(options, batch.input());
+    CHECK(loss.loss == doctest::Approx(-weighted_sum(weights, batch.logprobs)).epsilon(1e-12));
+    for (size_t t = 0; t < weights.size(); ++t) CHECK(loss.gradient[t] == -weights[t]);
+  }
+}

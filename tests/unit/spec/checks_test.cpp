@@ -164,7 +164,7 @@ TEST_CASE("evaluation needs data, and the KL one place") {
   CHECK(contains(refusal_with({"eval.eval_interval=5"}), "but not eval.prompt_data"));
   CHECK(refusal_with({"eval.eval_interval=5", "eval.prompt_data=builtin:sort_digits/heldout"}).empty());
   CHECK(contains(refusal_with({"algorithm.kl_coef=0.1"}),
-                 "must be 0, found 0.1: there is no reference model in this version"));
+                 "must be 0, found 0.1: the KL goes into the loss in this version"));
   CHECK(refusal_with({"algorithm.kl_coef=0.0", "algorithm.kl_loss_coef=0"}).empty());
 }
 

@@ -1,9 +1,12 @@
 #include "torch_doctest.hpp"
 
 #include <cmath>
+#include <cstring>
 #include <limits>
 
 #include "algo/reduce.hpp"
+#include "base/error.hpp"
+#include "base/files.hpp"
 #include "base/random.hpp"
 #include "model/decoder.hpp"
 #include "trainer/optimizer.hpp"
@@ -48,8 +51,8 @@ rollout::TrainBatch make_batch() {
 
 const rollout::MicroBatch kAll = {0, 1, 2, 3, 4, 5};
 
-std::vector<double> old_of(const TinyModel& model, const BatchView& view) {
-  return response_logprobs(model.decoder, view, kAll, 1.0);
+FixedLogprobs old_of(const TinyModel& model, const BatchView& view, double temperature = 1.0) {
+  return {response_logprobs(model.decoder, view, kAll, temperature), {}};
 }
 
 double denominator_of(const rollout::TrainBatch& batch) {
@@ -78,7 +81,7 @@ TEST_CASE("micro-batches add up to the gradient and the figures of the whole bat
   PolicyOptions options;
   options.entropy_coef = 0.01;
   Optimizer optimizer(model.decoder, {});
-  const std::vector<double> old = old_of(model, view);
+  const FixedLogprobs old = old_of(model, view);
   const auto whole = backward(model.decoder, view, kAll, old, denominator_of(batch), options);
   const torch::Tensor expected = optimizer.flat_gradient().clone();
   CHECK(expected.norm().item<double>() > 1e-3);
@@ -100,7 +103,7 @@ TEST_CASE("the gradient is the derivative of the loss") {
   options.entropy_coef = 0.1;
   options.temperature = 0.8;
   Optimizer optimizer(model.decoder, {});
-  const std::vector<double> old = response_logprobs(model.decoder, view, kAll, 0.8);
+  const FixedLogprobs old = old_of(model, view, 0.8);
   const auto loss = [&] {
     optimizer.zero_gradient();
     return backward(model.decoder, view, kAll, old, denominator_of(batch), options).terms.loss;
@@ -110,11 +113,10 @@ TEST_CASE("the gradient is the derivative of the loss") {
   const torch::Tensor direction = gradient / gradient.norm();
   const auto move = [&](double by) {
     const torch::NoGradGuard no_grad;
-    int64_t offset = 0;
-    for (auto& parameter : model.decoder.parameters()) {
-      const int64_t count = parameter.value.numel();
-      parameter.value.add_(direction.narrow(0, offset, count).view(parameter.value.sizes()), by);
-      offset += count;
+    for (size_t i = 0; i < model.decoder.parameters().size(); ++i) {
+      torch::Tensor& value = model.decoder.parameters()[i].value;
+      const auto offset = static_cast<int64_t>(model.decoder.layout().entries[i].offset / sizeof(float));
+      value.add_(direction.narrow(0, offset, value.numel()).view(value.sizes()), by);
     }
   };
   // Central difference; float32 forward passes leave about 1e-7 / step of noise, the third derivative about step^2.
@@ -129,7 +131,7 @@ TEST_CASE("the gradient is the derivative of the loss") {
 TEST_CASE("AdamW follows its equations, clips by the global norm, and leaves weights alone on a bad gradient") {
   TinyModel model(1);
   OptimizerOptions options;
-  options.lr = 0.01;
+  options.schedule.lr = 0.01;
   options.weight_decay = 0.1;
   options.clip_grad = 1.0;
   Optimizer optimizer(model.decoder, options);
@@ -145,8 +147,8 @@ TEST_CASE("AdamW follows its equations, clips by the global norm, and leaves wei
     const double g = 0.5 / (norm + 1e-6);
     m = options.beta1 * m + (1 - options.beta1) * g;
     v = options.beta2 * v + (1 - options.beta2) * g * g;
-    weight *= 1 - options.lr * options.weight_decay;
-    weight -= options.lr * (m / (1 - std::pow(options.beta1, step))) /
+    weight *= 1 - options.schedule.lr * options.weight_decay;
+    weight -= options.schedule.lr * (m / (1 - std::pow(options.beta1, step))) /
               (std::sqrt(v / (1 - std::pow(options.beta2, step))) + options.eps);
     CHECK(first_matrix() == doctest::Approx(weight).epsilon(1e-5));
   }
@@ -159,7 +161,7 @@ TEST_CASE("AdamW follows its equations, clips by the global norm, and leaves wei
 TEST_CASE("norms and biases do not decay") {
   TinyModel model(1);
   OptimizerOptions options;
-  options.lr = 0.1;
+  options.schedule.lr = 0.1;
   options.weight_decay = 0.5;
   Optimizer optimizer(model.decoder, options);
   std::vector<torch::Tensor> before;
@@ -171,4 +173,86 @@ TEST_CASE("norms and biases do not decay") {
     const double factor = parameter.value.dim() >= 2 ? 0.95 : 1.0;
     CHECK(torch::allclose(parameter.value.detach(), before[i] * factor, 1e-6, 1e-7));
   }
+}
+
+TEST_CASE("supervised training follows the mean log-prob of the responses and needs no old log-probs") {
+  TinyModel model(4);
+  const rollout::TrainBatch batch = make_batch();
+  const BatchView view(batch);
+  PolicyOptions options;
+  options.loss.type = algo::PolicyLossType::sft;
+  Optimizer optimizer(model.decoder, {});
+  const auto result = backward(model.decoder, view, kAll, {}, denominator_of(batch), options);
+  // By hand: each sample's mean negative log-prob over its masked tokens, added up and divided by the six samples.
+  const std::vector<double> logprobs = response_logprobs(model.decoder, view, kAll, 1.0);
+  double expected = 0.0;
+  for (size_t i = 0; i < 6; ++i) {
+    double sum = 0.0, tokens = 0.0;
+    for (int64_t t = view.response_offsets[i]; t < view.response_offsets[i + 1]; ++t) {
+      if (batch.loss_mask[static_cast<size_t>(t)] == 0) continue;
+      sum -= logprobs[static_cast<size_t>(t)];
+      tokens += 1;
+    }
+    if (tokens > 0) expected += sum / tokens / 6;
+  }
+  CHECK(result.terms.loss == doctest::Approx(expected).epsilon(1e-6));
+  CHECK(result.terms.ppo_kl_abs == 0.0);
+  CHECK(optimizer.flat_gradient().norm().item<double>() > 1e-3);
+}
+
+TEST_CASE("the KL to the reference model is zero for the same weights and moves the loss and the gradient for others") {
+  TinyModel model(1), other(2);
+  const rollout::TrainBatch batch = make_batch();
+  const BatchView view(batch);
+  PolicyOptions options;
+  options.loss.kl_type = algo::KlType::k3;
+  options.loss.kl_loss_coef = 0.5;
+  Optimizer optimizer(model.decoder, {});
+  FixedLogprobs fixed = old_of(model, view);
+  const auto plain = backward(model.decoder, view, kAll, fixed, denominator_of(batch), {});
+  const torch::Tensor without = optimizer.flat_gradient().clone();
+  fixed.reference = fixed.old;
+  optimizer.zero_gradient();
+  const auto same = backward(model.decoder, view, kAll, fixed, denominator_of(batch), options);
+  CHECK(same.terms.kl_loss == 0.0);
+  CHECK(torch::equal(optimizer.flat_gradient(), without));
+  fixed.reference = response_logprobs(other.decoder, view, kAll, 1.0);
+  optimizer.zero_gradient();
+  const auto different = backward(model.decoder, view, kAll, fixed, denominator_of(batch), options);
+  CHECK(different.terms.kl_loss > 1e-3);
+  CHECK(different.terms.loss == doctest::Approx(plain.terms.loss + 0.5 * different.terms.kl_loss).epsilon(1e-9));
+  CHECK_FALSE(torch::equal(optimizer.flat_gradient(), without));
+}
+
+TEST_CASE("an optimizer that was saved and read goes on bit by bit, and another model's state is refused") {
+  const TempDir folder;
+  const fs::path file = folder.path() / "optimizer.safetensors";
+  OptimizerOptions options;
+  options.schedule = {algo::LrDecayStyle::linear, 0.01, 0.0, 2, 9};
+  const auto train = [&](Optimizer& optimizer, int from, int to) {
+    for (int step = from; step < to; ++step) {
+      for (int64_t i = 0; i < 8; ++i) optimizer.flat_gradient()[i * 100] = 0.1 * (step + 1) - 0.03 * i;
+      if (step == 3) optimizer.flat_gradient()[0] = std::numeric_limits<float>::quiet_NaN();
+      CHECK(optimizer.step().applied == (step != 3));
+      optimizer.zero_gradient();
+    }
+  };
+  TinyModel unbroken(1), resumed(1), halved(1);
+  Optimizer whole(unbroken.decoder, options);
+  train(whole, 0, 8);
+  Optimizer first(halved.decoder, options);
+  train(first, 0, 5);
+  first.save(file);
+  std::memcpy(resumed.arena.data(), halved.arena.data(), halved.arena.size());
+  Optimizer second(resumed.decoder, options);
+  second.load(file);
+  CHECK(second.steps() == 5);
+  train(second, 5, 8);
+  CHECK(std::memcmp(resumed.arena.data(), unbroken.arena.data(), unbroken.arena.size()) == 0);
+
+  const arch::ModelConfig config = arch::preset("tiny", 20);
+  std::vector<std::byte> arena(arch::arena_layout(config, tensor::DType::f32, 0, 1).total_bytes);
+  model::Decoder larger(config, tensor::DType::f32, model::single_rank(), arena.data());
+  Optimizer other(larger, options);
+  CHECK_THROWS_WITH_AS(other.load(file), doctest::Contains("expected float32"), Error);
 }
