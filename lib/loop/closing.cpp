@@ -7,12 +7,6 @@
 
 namespace vime::loop {
 
-std::string eval_name(const std::string& prompt_data) {
-  const std::string prefix = "builtin:";
-  if (prompt_data.rfind(prefix, 0) == 0) return prompt_data.substr(prefix.size());
-  return fs::path(prompt_data).stem().string();
-}
-
 void print_closing(const report::Summary& summary, const std::vector<double>& rewards, const RunDirectory& directory) {
   std::string text;
   text += report::text_plot(rewards, 60, 10, "reward (mean of each rollout)");

@@ -13,7 +13,4 @@ namespace vime::loop {
 // On stdout: status, steps, versions, evaluations, the reward curve, and where everything lies.
 void print_closing(const report::Summary& summary, const std::vector<double>& rewards, const RunDirectory& directory);
 
-// "builtin:sort_digits/heldout" -> "sort_digits/heldout"; a path -> its file name without extension.
-std::string eval_name(const std::string& prompt_data);
-
 }  // namespace vime::loop

@@ -43,7 +43,9 @@ class Run {
         push_(processes.fleet(), processes.trainers(), weights::VersionLedger(), spec_.ci_test),
         source_(prepared.prompts, mix_key(seed(), kDataStream), spec_.data.rollout_shuffle),
         reward_(reward::make_reward(spec_.reward.type)) {
-    if (spec_.eval.eval_interval) eval_reward_ = reward::make_reward(spec_.eval.reward);
+    if (spec_.eval.eval_interval) {
+      for (const spec::EvalDataset& set : spec_.eval.datasets) eval_rewards_.push_back(reward::make_reward(set.reward));
+    }
   }
 
   void execute() {
@@ -184,16 +186,20 @@ class Run {
 
   void run_eval(Json& line) {
     const auto begin = SteadyClock::now();
-    fleet::SamplingParams sampling;
-    sampling.temperature = spec_.eval.temperature;
-    sampling.max_tokens = spec_.eval.max_response_len;
-    sampling.stop_token_ids = spec_.rollout.rollout_stop_token_ids;
-    const double score = evaluate(context(*eval_reward_, kEvalStream), prepared_.eval_prompts, sampling);
-    const std::string name = eval_name(*spec_.eval.prompt_data);
-    eval_.record(name, steps_, score);
-    line["eval/" + name] = score;
+    for (size_t i = 0; i < spec_.eval.datasets.size(); ++i) {
+      const spec::EvalDataset& set = spec_.eval.datasets[i];
+      fleet::SamplingParams sampling;
+      sampling.temperature = set.temperature;
+      sampling.top_p = set.top_p;
+      sampling.top_k = set.top_k;
+      sampling.max_tokens = set.max_response_len;
+      sampling.stop_token_ids = spec_.rollout.rollout_stop_token_ids;
+      const double score = evaluate(context(*eval_rewards_[i], kEvalStream), prepared_.eval_prompts[i], sampling);
+      eval_.record(set.name, steps_, score);
+      line["eval/" + set.name] = score;
+      log::info("loop", "eval/" + set.name + " after " + std::to_string(steps_) + " steps: " + format_number(score));
+    }
     line["perf/eval_time"] = seconds_since(begin);
-    log::info("loop", "eval/" + name + " after " + std::to_string(steps_) + " steps: " + format_number(score));
   }
 
   void save() {
@@ -235,7 +241,7 @@ class Run {
   WeightPush push_;
   data::DataSource source_;
   std::unique_ptr<reward::Reward> reward_;
-  std::unique_ptr<reward::Reward> eval_reward_;
+  std::vector<std::unique_ptr<reward::Reward>> eval_rewards_;  // of each of spec_.eval.datasets
   report::EvalHistory eval_;
   std::vector<double> rewards_;
   int64_t steps_ = 0;  // rollouts trained on

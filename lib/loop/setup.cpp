@@ -45,21 +45,23 @@ int64_t longest_prompt(const data::Tokenizer& tokenizer, std::vector<data::Promp
 void prepare_data(Prepared& prepared) {
   const spec::ExperimentSpec& spec = prepared.spec;
   const int64_t no_limit = prepared.config.max_position_embeddings;
-  prepared.prompts = data::load_prompts(spec.data.prompt_data);
+  for (const std::string& one : spec.data.prompt_data) {
+    for (data::Prompt& prompt : data::load_prompts(one)) prepared.prompts.push_back(std::move(prompt));
+  }
   const auto before = static_cast<int64_t>(prepared.prompts.size());
   const int64_t longest =
       longest_prompt(*prepared.tokenizer, prepared.prompts, spec.rollout.rollout_max_prompt_len.value_or(no_limit));
   prepared.prompts_too_long = before - static_cast<int64_t>(prepared.prompts.size());
   if (prepared.prompts.empty()) {
-    throw Error(ErrorKind::refused, "data set " + spec.data.prompt_data + ": all " + std::to_string(before) +
-                                        " prompts are longer than rollout_max_prompt_len");
+    throw Error(ErrorKind::refused, "data set " + join(spec.data.prompt_data, ", ") + ": all " +
+                                        std::to_string(before) + " prompts are longer than rollout_max_prompt_len");
   }
   int64_t needed = longest + spec.rollout.rollout_max_response_len;
-  if (spec.eval.eval_interval) {
-    prepared.eval_prompts = data::load_prompts(*spec.eval.prompt_data);
-    prepared.eval_prompts.resize(std::min(prepared.eval_prompts.size(), static_cast<size_t>(spec.eval.num_samples)));
-    needed = std::max(
-        needed, longest_prompt(*prepared.tokenizer, prepared.eval_prompts, no_limit) + spec.eval.max_response_len);
+  for (const spec::EvalDataset& set : spec.eval.datasets) {
+    if (!spec.eval.eval_interval) break;
+    std::vector<data::Prompt>& prompts = prepared.eval_prompts.emplace_back(data::load_prompts(set.prompt_data));
+    if (set.num_samples) prompts.resize(std::min(prompts.size(), static_cast<size_t>(*set.num_samples)));
+    needed = std::max(needed, longest_prompt(*prepared.tokenizer, prompts, no_limit) + set.max_response_len);
   }
   prepared.max_model_len = spec.engine.max_model_len.value_or(needed);
   if (prepared.max_model_len < needed) {
@@ -101,7 +103,8 @@ Prepared prepare(const spec::ExperimentSpec& spec, const std::string& run_id) {
   prepared.spec = spec;
   prepared.run_id = run_id;
   prepared.plan = placement::make_plan(spec::placement_request(spec, run_id));
-  prepared.tokenizer = data::tokenizer_for(spec.model.tokenizer, spec.data.prompt_data, spec.model.path.value_or(""));
+  prepared.tokenizer =
+      data::tokenizer_for(spec.model.tokenizer, spec.data.prompt_data.front(), spec.model.path.value_or(""));
   prepared.config = model_config(spec, *prepared.tokenizer);
   if (prepared.config.vocab_size < prepared.tokenizer->vocab_size()) {
     throw Error(ErrorKind::refused, "the tokenizer has " + std::to_string(prepared.tokenizer->vocab_size()) +

@@ -27,7 +27,7 @@ struct Prepared {
   arch::ModelConfig config;
   std::vector<data::Prompt> prompts;  // of training, without those over the length limit
   int64_t prompts_too_long = 0;
-  std::vector<data::Prompt> eval_prompts;  // empty: no evaluation
+  std::vector<std::vector<data::Prompt>> eval_prompts;  // of each of spec.eval.datasets; empty: no evaluation
   int64_t max_model_len = 0;
 };
 

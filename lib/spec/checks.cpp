@@ -119,21 +119,17 @@ void check_lengths(const ExperimentSpec& spec, Problems& problems) {
   const std::string sum = prompt_text + " + rollout_max_response_len " + text(rollout.rollout_max_response_len);
   if (problems.sound({"engine.max_model_len"}) && spec.engine.max_model_len) {
     check_length(problems, "engine.max_model_len", *spec.engine.max_model_len, longest, sum);
-    if (problems.sound({"eval.max_response_len", "engine.max_model_len"}) && spec.eval.eval_interval) {
-      check_length(problems, "engine.max_model_len", *spec.engine.max_model_len, prompt + spec.eval.max_response_len,
-                   prompt_text + " + eval.max_response_len " + text(spec.eval.max_response_len));
+    for (const EvalDataset& set : spec.eval.datasets) {
+      const bool sound = problems.sound({"eval.max_response_len", "eval.datasets", "engine.max_model_len"});
+      if (!sound || !spec.eval.eval_interval) continue;
+      check_length(
+          problems, "engine.max_model_len", *spec.engine.max_model_len, prompt + set.max_response_len,
+          prompt_text + " + max_response_len " + text(set.max_response_len) + " of the evaluation " + quoted(set.name));
     }
   }
   if (problems.sound({"trainer.max_tokens_per_gpu"})) {
     check_length(problems, "trainer.max_tokens_per_gpu", spec.trainer.max_tokens_per_gpu, longest, sum);
   }
-}
-
-void check_eval(const ExperimentSpec& spec, Problems& problems) {
-  if (!problems.sound({"eval.eval_interval", "eval.prompt_data"}) || !spec.eval.eval_interval || spec.eval.prompt_data)
-    return;
-  problems.add_at("eval.eval_interval",
-                  "eval.eval_interval is given, but not eval.prompt_data: there is nothing to evaluate on");
 }
 
 }  // namespace
@@ -145,7 +141,7 @@ void derive_values(ExperimentSpec& spec, const Problems& problems) {
   if (spec.trainer.dtype == "auto") spec.trainer.dtype = "float32";
   if (!problems.is_given("algorithm.eps_clip_high")) spec.algorithm.eps_clip_high = spec.algorithm.eps_clip;
   if (spec.rollout.n_samples_per_prompt == 1) spec.algorithm.grpo_std_normalization = false;
-  if (!problems.is_given("eval.max_response_len")) spec.eval.max_response_len = spec.rollout.rollout_max_response_len;
+  derive_eval(spec, problems);
 }
 
 void check_spec(const ExperimentSpec& spec, Problems& problems) {

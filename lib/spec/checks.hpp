@@ -1,5 +1,5 @@
 // What no single key can decide: values derived from other keys, and the checks across keys and sections. All of them
-// stand in checks.cpp, those of the batch sizes in batch_checks.cpp, those of the model in model_checks.cpp.
+// stand in checks.cpp, those of batch sizes, evaluation and model in files of their own.
 #pragma once
 
 #include "spec/problems.hpp"
@@ -20,6 +20,11 @@ void check_batches(const ExperimentSpec& spec, Problems& problems);
 // training_checks.cpp: the learning-rate schedule, the kind of loss, the debug modes.
 void derive_training(ExperimentSpec& spec, const Problems& problems);
 void check_training(const ExperimentSpec& spec, Problems& problems);
+
+// eval_checks.cpp: the short form of one data set becomes an entry of the list, and entries take what they leave out
+// from the keys of the section; every entry can be told apart and sampled.
+void derive_eval(ExperimentSpec& spec, const Problems& problems);
+void check_eval(const ExperimentSpec& spec, Problems& problems);
 
 // model_checks.cpp: the model exists, vime can run it, an engine can cut it over its devices, and it takes the longest
 // sample.

@@ -4,7 +4,15 @@
 #include "spec/keys.hpp"
 
 // Where a key's value is kept: FIELD(trainer.lr).
-#define FIELD(path) [](ExperimentSpec& spec) -> Field { return &spec.path; }
+#define FIELD(path) [](ExperimentSpec& spec, size_t) -> Field { return &spec.path; }
+// The same of a key in a list of sections: ENTRY_FIELD(eval.datasets, name).
+#define ENTRY_FIELD(list, path) [](ExperimentSpec& spec, size_t entry) -> Field { return &spec.list[entry].path; }
+// The list itself: SECTION_LIST(eval.datasets, function that returns the section of one entry).
+#define SECTION_LIST(list, entry_section)                                       \
+  SectionList {                                                                 \
+    entry_section, [](const ExperimentSpec& spec) { return spec.list.size(); }, \
+        [](ExperimentSpec& spec, size_t count) { spec.list.resize(count); }     \
+  }
 
 namespace vime::spec::table {
 
@@ -26,6 +34,11 @@ inline Limits only(double value) {
 // Counts: large enough for every job, small enough that the products of three fit in 64 bits.
 inline Limits count() {
   return between(1, 1e6);
+}
+
+// What `reward.type` can be, and the rewards of evaluations with it.
+inline std::vector<std::string> reward_types() {
+  return {"position_match", "exact_match"};
 }
 
 Section top_level();

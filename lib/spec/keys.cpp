@@ -30,4 +30,18 @@ std::string key_path(const Section& section, const Key& key) {
   return section.name.empty() ? key.name : section.name + "." + key.name;
 }
 
+std::string entry_path(const std::string& list_path, size_t entry) {
+  return list_path + "[" + std::to_string(entry) + "]";
+}
+
+ExperimentSpec blank_spec() {
+  ExperimentSpec spec;
+  for (const Section& section : sections()) {
+    for (const Key& key : section.keys) {
+      if (key.sections) key.sections->resize(spec, 1);
+    }
+  }
+  return spec;
+}
+
 }  // namespace vime::spec

@@ -42,11 +42,13 @@ Section data() {
           "The prompts to train on.",
           {{.name = "prompt_data",
             .field = FIELD(data.prompt_data),
-            .doc = "Name of a built-in data set (`builtin:sort_digits`: four digits and `=`; the answer is the digits "
+            .doc = "Name of a built-in data set, or several (`builtin:sort_digits`: four digits and `=`; the answer is "
+                   "the digits "
                    "in order).",
             .choices = {"builtin:sort_digits"},
             .reason = "prompt files are not read in this version",
-            .required = true},
+            .required = true,
+            .one_stands_for_list = true},
            {.name = "rollout_shuffle",
             .field = FIELD(data.rollout_shuffle),
             .doc = "Draw the prompts in an order shuffled by `seed`, a new one for each pass over the data."}}};
@@ -60,34 +62,111 @@ Section reward() {
         .field = FIELD(reward.type),
         .doc =
             "`exact_match`: 1 or 0. `position_match`: half for the share of right positions, half for an exact answer.",
-        .choices = {"position_match", "exact_match"},
+        .choices = reward_types(),
         .required = true}}};
 }
 
+namespace {
+
+const std::string kPromptDataReason = "prompt files are not read in this version";
+
+std::vector<std::string> eval_sets() {
+  return {"builtin:sort_digits/heldout", "builtin:sort_digits"};
+}
+
+const Limits kShare = {.least = 0, .most = 1, .least_excluded = true};
+
+const Section& eval_dataset() {
+  static const Section section{
+      "eval.datasets",
+      "Each entry is a data set to evaluate on. What it leaves out is taken from the keys of `eval`.",
+      {{.name = "name",
+        .field = ENTRY_FIELD(eval.datasets, name),
+        .doc = "Its scores are the metric `eval/<name>`: letters, digits, `_`, `.`, `/` and `-`; no name twice.",
+        .required = true},
+       {.name = "prompt_data",
+        .field = ENTRY_FIELD(eval.datasets, prompt_data),
+        .doc = "The prompts; see `eval.prompt_data`.",
+        .choices = eval_sets(),
+        .reason = kPromptDataReason,
+        .required = true},
+       {.name = "reward",
+        .field = ENTRY_FIELD(eval.datasets, reward),
+        .doc = "How an answer is scored; see `reward.type`.",
+        .choices = reward_types(),
+        .inherits = "reward"},
+       {.name = "num_samples",
+        .field = ENTRY_FIELD(eval.datasets, num_samples),
+        .doc = "Most prompts of one evaluation, the first ones of the data set; null = all.",
+        .limits = count(),
+        .inherits = "num_samples"},
+       {.name = "n_samples_per_eval_prompt",
+        .field = ENTRY_FIELD(eval.datasets, n_samples_per_eval_prompt),
+        .doc = "Answers to each prompt.",
+        .limits = count(),
+        .inherits = "n_samples_per_eval_prompt"},
+       {.name = "temperature",
+        .field = ENTRY_FIELD(eval.datasets, temperature),
+        .doc = "Sampling temperature; 0 = greedy.",
+        .limits = at_least(0),
+        .inherits = "temperature"},
+       {.name = "top_p",
+        .field = ENTRY_FIELD(eval.datasets, top_p),
+        .doc = "Sample from the likeliest tokens that together have this probability; 1 = from all.",
+        .limits = kShare,
+        .inherits = "top_p"},
+       {.name = "top_k",
+        .field = ENTRY_FIELD(eval.datasets, top_k),
+        .doc = "Sample from so many likeliest tokens; -1 = from all.",
+        .limits = between(-1, 1e6),
+        .inherits = "top_k"},
+       {.name = "max_response_len",
+        .field = ENTRY_FIELD(eval.datasets, max_response_len),
+        .doc = "Most tokens of an answer.",
+        .limits = between(1, 1e8),
+        .inherits = "max_response_len"}}};
+  return section;
+}
+
+}  // namespace
+
 Section eval() {
   return {"eval",
-          "Evaluation during training.",
+          "Evaluation during training: on one data set (`prompt_data`) or on several (`datasets`).",
           {{.name = "eval_interval",
             .field = FIELD(eval.eval_interval),
             .doc = "Evaluate after every so many rollouts; null = never.",
             .limits = between(1, 1e9)},
            {.name = "prompt_data",
             .field = FIELD(eval.prompt_data),
-            .doc = "Data set; needed with `eval_interval`. `/heldout`: the prompts that training never shows.",
-            .choices = {"builtin:sort_digits/heldout", "builtin:sort_digits"},
-            .reason = "prompt files are not read in this version"},
+            .doc = "Data set, the only one; `eval_interval` needs it or `datasets`. `/heldout`: the prompts that "
+                   "training never shows.",
+            .choices = eval_sets(),
+            .reason = kPromptDataReason},
            {.name = "reward",
             .field = FIELD(eval.reward),
             .doc = "How an answer is scored; see `reward.type`.",
-            .choices = {"position_match", "exact_match"}},
+            .choices = reward_types()},
            {.name = "num_samples",
             .field = FIELD(eval.num_samples),
-            .doc = "Prompts of one evaluation, one answer each; all of the data set when it has fewer.",
+            .doc = "Most prompts of one evaluation, the first ones of the data set; null = all.",
+            .limits = count()},
+           {.name = "n_samples_per_eval_prompt",
+            .field = FIELD(eval.n_samples_per_eval_prompt),
+            .doc = "Answers to each prompt; more than one needs a temperature.",
             .limits = count()},
            {.name = "temperature",
             .field = FIELD(eval.temperature),
             .doc = "Sampling temperature; 0 = greedy.",
             .limits = at_least(0)},
+           {.name = "top_p",
+            .field = FIELD(eval.top_p),
+            .doc = "Sample from the likeliest tokens that together have this probability; 1 = from all.",
+            .limits = kShare},
+           {.name = "top_k",
+            .field = FIELD(eval.top_k),
+            .doc = "Sample from so many likeliest tokens; -1 = from all.",
+            .limits = between(-1, 1e6)},
            {.name = "max_response_len",
             .field = FIELD(eval.max_response_len),
             .doc = "Most tokens of an answer.",
@@ -95,7 +174,11 @@ Section eval() {
             .derived = "`rollout.rollout_max_response_len`"},
            {.name = "skip_eval_before_train",
             .field = FIELD(eval.skip_eval_before_train),
-            .doc = "Leave out the evaluation before the first rollout."}}};
+            .doc = "Leave out the evaluation before the first rollout."},
+           {.name = "datasets",
+            .doc = "Several data sets, each with settings of its own; `prompt_data` then stays unset. A resolved spec "
+                   "has its only data set here too.",
+            .sections = SECTION_LIST(eval.datasets, eval_dataset)}}};
 }
 
 }  // namespace vime::spec::table

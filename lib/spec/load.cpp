@@ -60,9 +60,61 @@ class TreeReader {
       return;
     }
     const std::string path = key_path(section, *key);
-    problems_.note_given(path, place(entry.value.mark));
-    const std::string wrong = read_value(*key, entry.value, key->field(spec_));
+    if (key->sections) return read_entries(*key, path, entry.value);
+    read_field(*key, path, entry.value, 0);
+  }
+
+  // Whether the value can be used.
+  bool read_field(const Key& key, const std::string& path, const YamlNode& node, size_t entry) {
+    problems_.note_given(path, place(node.mark));
+    const std::string wrong = read_value(key, node, key.field(spec_, entry));
     if (!wrong.empty()) problems_.add_at(path, quoted(path) + " " + wrong);
+    return wrong.empty();
+  }
+
+  // The entries of an earlier source are replaced, not added to.
+  void read_entries(const Key& key, const std::string& path, const YamlNode& node) {
+    problems_.forget_entries(path);
+    problems_.note_given(path, place(node.mark));
+    key.sections->resize(spec_, 0);
+    if (node.kind == YamlNode::Kind::null) return;  // all entries are commented out
+    if (node.kind != YamlNode::Kind::list) {
+      return problems_.add_at(path, quoted(path) + " must be " + expected_value(key) + ", found " + describe(node));
+    }
+    key.sections->resize(spec_, node.items.size());
+    bool sound = true;
+    for (size_t entry = 0; entry < node.items.size(); ++entry) {
+      sound = read_entry(key.sections->entry(), entry_path(path, entry), node.items[entry], entry) && sound;
+    }
+    if (!sound) problems_.mark_wrong(path);
+  }
+
+  bool read_entry(const Section& section, const std::string& path, const YamlNode& node, size_t entry) {
+    problems_.note_given(path, place(node.mark));
+    if (node.kind != YamlNode::Kind::mapping) {
+      problems_.add_at(path, quoted(path) + " must be a section of keys (\"" + section.keys.front().name +
+                                 ": ...\"), found " + describe(node));
+      for (const Key& key : section.keys) problems_.mark_wrong(path + "." + key.name);
+      return false;
+    }
+    bool sound = true;
+    for (const YamlEntry& inner : node.entries) {
+      const Key* key = find_key(section, inner.key);
+      if (key != nullptr) {
+        sound = read_field(*key, path + "." + key->name, inner.value, entry) && sound;
+        continue;
+      }
+      sound = false;
+      if (problems_.many()) {
+        problems_.add(place(inner.mark), "");
+        continue;
+      }
+      const UnknownKey unknown = explain_unknown_key(section, inner.key);
+      problems_.add(place(inner.mark), unknown.message);
+      const bool here = unknown.meant_path.rfind(section.name + ".", 0) == 0;
+      if (here) problems_.mark_wrong(path + unknown.meant_path.substr(section.name.size()));
+    }
+    return sound;
   }
 
   // A misspelt key is not reported as missing too; a misspelt section hides all its keys.
@@ -132,12 +184,21 @@ void read_override(const std::string& text, int number, ExperimentSpec& spec, Pr
   TreeReader(source, number, spec, problems).read_top(root);
 }
 
-void require_keys(Problems& problems) {
+void require_key(const Key& key, const std::string& path, Problems& problems) {
+  if (!key.required || problems.is_given(path) || !problems.sound({path.c_str()})) return;
+  problems.add_at(path, quoted(path) + " is missing; expected " + expected_value(key));
+}
+
+void require_keys(const ExperimentSpec& spec, Problems& problems) {
   for (const Section& section : sections()) {
     for (const Key& key : section.keys) {
       const std::string path = key_path(section, key);
-      if (!key.required || problems.is_given(path) || !problems.sound({path.c_str()})) continue;
-      problems.add_at(path, quoted(path) + " is missing; expected " + expected_value(key));
+      require_key(key, path, problems);
+      for (size_t entry = 0; key.sections && entry < key.sections->size(spec); ++entry) {
+        for (const Key& inner : key.sections->entry().keys) {
+          require_key(inner, entry_path(path, entry) + "." + inner.name, problems);
+        }
+      }
     }
   }
 }
@@ -150,7 +211,7 @@ ExperimentSpec parse(const std::string& text, const std::string& name, const std
   read_file(make_source(name, text), spec, problems);
   int number = 0;
   for (const std::string& one : overrides) read_override(one, ++number, spec, problems);
-  require_keys(problems);
+  require_keys(spec, problems);
   derive_values(spec, problems);
   check_spec(spec, problems);
   problems.throw_if_any();

@@ -14,6 +14,13 @@ void Problems::note_given(const std::string& path, const Place& place) {
   given_[path] = place;
 }
 
+void Problems::forget_entries(const std::string& list_path) {
+  const std::string prefix = list_path + "[";
+  for (auto at = given_.lower_bound(prefix); at != given_.end() && at->first.rfind(prefix, 0) == 0;) {
+    at = given_.erase(at);
+  }
+}
+
 void Problems::add(const Place& place, const std::string& message) {
   if (many()) {
     ++not_listed_;
@@ -32,10 +39,11 @@ bool Problems::sound(std::initializer_list<const char*> paths) const {
 }
 
 Place Problems::place_of(const std::string& path) const {
-  const auto key = given_.find(path);
-  if (key != given_.end()) return key->second;
-  const auto section = given_.find(path.substr(0, path.find('.')));
-  if (section != given_.end()) return section->second;
+  for (std::string around = path;; around.resize(around.rfind('.'))) {
+    const auto found = given_.find(around);
+    if (found != given_.end()) return found->second;
+    if (around.find('.') == std::string::npos) break;
+  }
   return {0, 1, 1, file_name_ + ":1:1"};
 }
 

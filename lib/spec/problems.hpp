@@ -24,11 +24,13 @@ class Problems {
 
   // Where a key ("trainer.lr") or a section ("trainer") was given; the last one counts.
   void note_given(const std::string& path, const Place& place);
+  // No key of the entries of this list of sections was given.
+  void forget_entries(const std::string& list_path);
   bool is_given(const std::string& path) const { return given_.count(path) > 0; }
 
   void add(const Place& place, const std::string& message);
-  // At the place where the key was given, else at its section, else at the start of the file. The key counts as wrong
-  // from then on.
+  // At the place where the key was given, else at the section around it, else at the start of the file. The key counts
+  // as wrong from then on.
   void add_at(const std::string& path, const std::string& message);
   // The key's value cannot be used, for a reason that was added already.
   void mark_wrong(const std::string& path) { wrong_.insert(path); }

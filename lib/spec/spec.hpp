@@ -30,7 +30,7 @@ struct Model {
 };
 
 struct Data {
-  std::string prompt_data;
+  std::vector<std::string> prompt_data;
   bool rollout_shuffle = false;
   bool operator==(const Data&) const = default;
 };
@@ -121,14 +121,33 @@ struct WeightSync {
   bool operator==(const WeightSync&) const = default;
 };
 
+struct EvalDataset {
+  std::string name;
+  std::string prompt_data;
+  std::string reward;
+  std::optional<int64_t> num_samples;
+  int64_t n_samples_per_eval_prompt = 1;
+  double temperature = 0.0;
+  double top_p = 1.0;
+  int64_t top_k = -1;
+  int64_t max_response_len = 0;
+  bool operator==(const EvalDataset&) const = default;
+};
+
+// What to evaluate on stands in `datasets`, once the spec is resolved; prompt_data is the short form of a single entry
+// and empty then.
 struct Eval {
   std::optional<int64_t> eval_interval;
   std::optional<std::string> prompt_data;
   std::string reward = "exact_match";
-  int64_t num_samples = 256;
+  std::optional<int64_t> num_samples = 256;
+  int64_t n_samples_per_eval_prompt = 1;
   double temperature = 0.0;
+  double top_p = 1.0;
+  int64_t top_k = -1;
   int64_t max_response_len = 0;
   bool skip_eval_before_train = false;
+  std::vector<EvalDataset> datasets;
   bool operator==(const Eval&) const = default;
 };
 

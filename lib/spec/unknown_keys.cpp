@@ -37,8 +37,6 @@ const std::map<std::string, std::vector<std::string>>& synonyms() {
       {"num_steps", {"rollout.num_rollout"}},
       {"total_steps", {"rollout.num_rollout"}},
       {"stop_token_ids", {"rollout.rollout_stop_token_ids"}},
-      {"top_p", {"rollout.rollout_top_p"}},
-      {"top_k", {"rollout.rollout_top_k"}},
       {"clip_ratio", {"algorithm.eps_clip"}},
       {"adv_estimator", {"algorithm.advantage_estimator"}},
       {"entropy_coeff", {"algorithm.entropy_coef"}},
@@ -53,6 +51,9 @@ const std::map<std::string, std::vector<std::string>>& synonyms() {
       {"buffer_size", {"weight_sync.update_weight_buffer_size"}},
       {"eval_prompt_data", {"eval.prompt_data"}},
       {"eval_temperature", {"eval.temperature"}},
+      {"eval_top_p", {"eval.top_p"}},
+      {"eval_top_k", {"eval.top_k"}},
+      {"eval_datasets", {"eval.datasets"}},
       {"eval_max_response_len", {"eval.max_response_len"}},
       {"save_freq", {"checkpoint.save_interval"}},
       {"save_steps", {"checkpoint.save_interval"}},
@@ -111,10 +112,15 @@ std::string belongs_text(const std::vector<std::string>& homes) {
 std::string nearest_path(const Section& section, const std::string& name) {
   std::vector<std::string> here, elsewhere;
   std::map<std::string, std::string> paths;
+  for (const Key& key : section.keys) {
+    here.push_back(key.name);
+    paths.emplace("=" + key.name, key_path(section, key));
+  }
   for (const Section& other : sections()) {
     for (const Key& key : other.keys) {
-      (other.name == section.name ? here : elsewhere).push_back(key.name);
-      paths.emplace((other.name == section.name ? "=" : "") + key.name, key_path(other, key));
+      if (other.name == section.name) continue;
+      elsewhere.push_back(key.name);
+      paths.emplace(key.name, key_path(other, key));
     }
     // Sections are written at the top level.
     if (section.name.empty() && !other.name.empty()) {

@@ -178,6 +178,23 @@ std::string read_integers(const Key& key, const YamlNode& node, std::vector<int6
   return "";
 }
 
+std::string read_texts(const Key& key, const YamlNode& node, std::vector<std::string>& values) {
+  std::vector<std::string> read;
+  if (node.kind == YamlNode::Kind::list) {
+    if (key.required && node.items.empty()) return "must be " + expected_value(key) + ", found an empty list";
+    for (const YamlNode& item : node.items) {
+      const std::string wrong = read_text(key, item, read.emplace_back());
+      if (!wrong.empty()) return wrong + " in the list";
+    }
+  } else {
+    if (!key.one_stands_for_list) return wrong_type(key, node);
+    const std::string wrong = read_text(key, node, read.emplace_back());
+    if (!wrong.empty()) return wrong;
+  }
+  values = std::move(read);
+  return "";
+}
+
 // The overloads by type, and optional ones: null clears.
 std::string read_into(const Key& key, const YamlNode& node, bool* value) {
   return read_bool(key, node, *value);
@@ -199,6 +216,9 @@ std::string read_into(const Key& key, const YamlNode& node, milliseconds* value)
 }
 std::string read_into(const Key& key, const YamlNode& node, std::vector<int64_t>* value) {
   return read_integers(key, node, *value);
+}
+std::string read_into(const Key& key, const YamlNode& node, std::vector<std::string>* value) {
+  return read_texts(key, node, *value);
 }
 template <typename T>
 std::string read_into(const Key& key, const YamlNode& node, std::optional<T>* value) {
@@ -235,14 +255,19 @@ std::string write(const std::vector<int64_t>& values) {
   for (const int64_t value : values) items.push_back(std::to_string(value));
   return "[" + join(items, ", ") + "]";
 }
+std::string write(const std::vector<std::string>& values) {
+  std::vector<std::string> items;
+  for (const std::string& value : values) items.push_back(write_text(value));
+  return "[" + join(items, ", ") + "]";
+}
 template <typename T>
 std::string write(const std::optional<T>& value) {
   return value ? write(*value) : "null";
 }
 
 std::string limit_text(const Key& key, double value) {
-  ExperimentSpec none;
-  const Field field = key.field(none);
+  ExperimentSpec blank = blank_spec();
+  const Field field = key.field(blank, 0);
   if (std::holds_alternative<Bytes*>(field)) return write_measure(static_cast<uint64_t>(value), kSizeUnits);
   if (std::holds_alternative<milliseconds*>(field)) return write_measure(static_cast<uint64_t>(value), kTimeUnits);
   // 16 digits show the largest seed, 2^53 - 1, in full.
@@ -266,7 +291,7 @@ std::string limits_text(const Key& key) {
 }  // namespace
 
 std::string type_name(const Key& key) {
-  ExperimentSpec none;
+  if (key.sections) return "list of sections";
   const auto name_of = [](auto* pointer) -> std::string {
     using T = std::remove_pointer_t<decltype(pointer)>;
     if constexpr (std::is_same_v<T, bool>) return "boolean";
@@ -276,13 +301,21 @@ std::string type_name(const Key& key) {
     if constexpr (std::is_same_v<T, Bytes>) return "size";
     if constexpr (std::is_same_v<T, milliseconds>) return "duration";
     if constexpr (std::is_same_v<T, std::vector<int64_t>>) return "list of integers";
+    if constexpr (std::is_same_v<T, std::vector<std::string>>) return "list of texts";
   };
-  return std::visit(name_of, key.field(none));
+  ExperimentSpec blank = blank_spec();
+  return std::visit(name_of, key.field(blank, 0));
 }
 
 std::string expected_value(const Key& key) {
   const std::string type = type_name(key);
-  if (!key.choices.empty()) return (key.choices.size() == 1 ? "" : "one of ") + join(key.choices, ", ");
+  const bool texts = type == "list of texts";
+  if (!key.choices.empty()) {
+    const std::string choices = (key.choices.size() == 1 ? "" : "one of ") + join(key.choices, ", ");
+    return !texts ? choices : key.one_stands_for_list ? choices + ", or a list of such" : "a list of " + choices;
+  }
+  if (texts) return key.one_stands_for_list ? "text or a list of texts" : "a list of texts";
+  if (type == "list of sections") return "a list of sections (\"- " + key.sections->entry().keys[0].name + ": ...\")";
   if (type == "boolean") return "true or false";
   if (type == "text") return "text";
   if (type == "list of integers") return "a list of integers" + limits_text(key);

@@ -153,7 +153,7 @@ TEST_CASE("lengths fit the engine, the micro-batch and the model") {
   CHECK(contains(refusal_with({"engine.max_model_len=16", "rollout.rollout_max_prompt_len=13"}), "can have 17 tokens"));
   CHECK(contains(refusal_with({"engine.max_model_len=16", "eval.eval_interval=1",
                                "eval.prompt_data=builtin:sort_digits", "eval.max_response_len=16"}),
-                 "eval.max_response_len 16"));
+                 "max_response_len 16 of the evaluation \"sort_digits\""));
   CHECK(contains(refusal_with({"trainer.max_tokens_per_gpu=4"}), "\"trainer.max_tokens_per_gpu\" is 4"));
   CHECK(contains(refusal_with({"engine.max_model_len=100000"}), "but the model takes at most"));
   CHECK(contains(refusal_with({"rollout.rollout_max_response_len=100000", "trainer.max_tokens_per_gpu=200000"}),
@@ -161,7 +161,7 @@ TEST_CASE("lengths fit the engine, the micro-batch and the model") {
 }
 
 TEST_CASE("evaluation needs data, and the KL one place") {
-  CHECK(contains(refusal_with({"eval.eval_interval=5"}), "but not eval.prompt_data"));
+  CHECK(contains(refusal_with({"eval.eval_interval=5"}), "but neither eval.prompt_data nor eval.datasets"));
   CHECK(refusal_with({"eval.eval_interval=5", "eval.prompt_data=builtin:sort_digits/heldout"}).empty());
   CHECK(contains(refusal_with({"algorithm.kl_coef=0.1"}),
                  "must be 0, found 0.1: the KL goes into the loss in this version"));

@@ -34,6 +34,16 @@ TEST_CASE("a resolved spec reads back to the same struct") {
       {"placement.colocate=false", "placement.rollout_num_gpus=4", "placement.rollout_num_gpus_per_engine=2"}));
 }
 
+TEST_CASE("lists of texts and of sections read back") {
+  check_round_trip(sound_with({"data.prompt_data=[builtin:sort_digits, builtin:sort_digits]"}));
+  check_round_trip(sound_with({"eval.eval_interval=1", "eval.prompt_data=builtin:sort_digits"}));
+  check_round_trip(sound_with(
+      {"eval.temperature=0.5", "eval.num_samples=null",
+       "eval.datasets=[{name: a, prompt_data: builtin:sort_digits, n_samples_per_eval_prompt: 3, top_p: 0.9}, "
+       "{name: \"1.5\", prompt_data: builtin:sort_digits/heldout, num_samples: 7, max_response_len: 2, "
+       "temperature: 1, top_k: 5, reward: position_match}]"}));
+}
+
 TEST_CASE("numbers read back bit for bit") {
   for (uint64_t i = 0; i < 500; ++i) {
     ExperimentSpec spec = sound_with({});
@@ -86,17 +96,31 @@ TEST_CASE("the quickstart is the job that the documentation describes") {
 }
 
 TEST_CASE("no two keys share a field or a path, and every key has a meaning") {
-  ExperimentSpec spec;
+  ExperimentSpec spec = blank_spec();
   std::set<const void*> fields;
   std::set<std::string> paths;
   size_t keys = 0;
-  for (const Section& section : sections()) {
+  std::vector<Section> all = sections();
+  for (size_t i = 0; i < all.size(); ++i) {
+    const Section section = all[i];
     for (const Key& key : section.keys) {
-      fields.insert(std::visit([](auto* field) -> const void* { return field; }, key.field(spec)));
       paths.insert(key_path(section, key));
       CHECK(key.doc.size() > 5);
       CHECK(key.doc.find('\n') == std::string::npos);
       ++keys;
+      if (key.sections) {
+        all.push_back(key.sections->entry());
+        CHECK(all.back().name == key_path(section, key));
+        fields.insert(reinterpret_cast<const void*>(key.sections->entry));
+        continue;
+      }
+      const Field field = key.field(spec, 0);
+      fields.insert(std::visit([](auto* value) -> const void* { return value; }, field));
+      if (key.inherits.empty()) continue;
+      const Section* around = find_section(section.name.substr(0, section.name.rfind('.')));
+      REQUIRE(around != nullptr);
+      REQUIRE(find_key(*around, key.inherits) != nullptr);
+      CHECK(find_key(*around, key.inherits)->field(spec, 0).index() == field.index());
     }
   }
   CHECK(fields.size() == keys);

@@ -100,6 +100,22 @@ TEST_CASE("lists hold integers, and optional keys take null") {
   CHECK(contains(set("algorithm.eps_clip_c", "1"), "must be a number above 1"));
 }
 
+TEST_CASE("a list of texts may be a single text") {
+  const std::vector<std::string> one{"builtin:sort_digits"}, two{"builtin:sort_digits", "builtin:sort_digits"};
+  CHECK(sound_with({}).data.prompt_data == one);
+  CHECK(sound_with({"data.prompt_data=[builtin:sort_digits]"}).data.prompt_data == one);
+  CHECK(sound_with({"data.prompt_data=[builtin:sort_digits, 'builtin:sort_digits']"}).data.prompt_data == two);
+  const std::string list = "data: {prompt_data: [builtin:sort_digits, builtin:sort_digits]}\n";
+  std::string text = kSound;
+  text.replace(text.find("data:"), text.find("reward:") - text.find("data:"), list);
+  CHECK(parse(text, "s.yaml").data.prompt_data == two);
+  CHECK(contains(set("data.prompt_data", "[]"), "found an empty list"));
+  CHECK(contains(set("data.prompt_data", "[builtin:sort_digits, 3]"), "found \"3\""));
+  CHECK(contains(set("data.prompt_data", "[builtin:sort_digits, [x]]"), "found a list"));
+  CHECK(contains(set("data.prompt_data", "{a: b}"), "or a list of such, found a mapping"));
+  for (const std::string none : {"", "null"}) CHECK(contains(set("data.prompt_data", none), "found nothing"));
+}
+
 TEST_CASE("defaults are slime's") {
   const ExperimentSpec spec = sound_with({});
   CHECK(spec.seed == 1234);
