@@ -24,6 +24,16 @@ vime_note("libcurl ${CURL_VERSION_STRING}")
 find_package(Boost 1.74 REQUIRED)
 vime_note("Boost ${Boost_VERSION}")
 
+# PCRE2 (8-bit), for the regex reward.
+if(VIME_REGEX)
+  find_path(PCRE2_INCLUDE_DIR pcre2.h REQUIRED)
+  find_library(PCRE2_LIBRARY pcre2-8 REQUIRED)
+  add_library(vime_pcre2 INTERFACE)
+  target_include_directories(vime_pcre2 SYSTEM INTERFACE ${PCRE2_INCLUDE_DIR})
+  target_link_libraries(vime_pcre2 INTERFACE ${PCRE2_LIBRARY})
+  vime_note("PCRE2 at ${PCRE2_LIBRARY}")
+endif()
+
 if(VIME_TESTS)
   find_package(doctest REQUIRED)
   vime_note("doctest ${doctest_VERSION}")

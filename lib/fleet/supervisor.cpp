@@ -26,8 +26,23 @@ Supervisor::Supervisor(const std::string& vime_binary, const std::string& run_id
                        std::function<void(const std::string&, const Json&)> on_event)
     : agent_(vime_binary, run_id), on_event_(std::move(on_event)) {}
 
-void Supervisor::start(const proc::Command& command) {
+void Supervisor::start(const proc::Command& command, std::function<void(const proc::Event&)> on_end) {
   agent_.start(command);
+  if (on_end) on_end_[command.role] = std::move(on_end);
+}
+
+void Supervisor::stop(const std::string& role, milliseconds grace) {
+  agent_.stop(role, grace);
+}
+
+// True when somebody had asked for this process's end. They may start the role again from within.
+bool Supervisor::tell_end(const proc::Event& event) {
+  const auto asked = on_end_.find(event.role);
+  if (asked == on_end_.end()) return false;
+  const auto on_end = std::move(asked->second);
+  on_end_.erase(asked);
+  on_end(event);
+  return true;
 }
 
 void Supervisor::take(const proc::Event& event) {
@@ -44,9 +59,10 @@ void Supervisor::take(const proc::Event& event) {
       return;
     case proc::Event::Kind::exited:
       tell("exited", {{"role", event.role}, {"how", proc::describe_exit(event)}, {"expected", event.expected}});
-      if (!event.expected) throw Error(ErrorKind::process_failed, death_report(event));
+      if (!tell_end(event) && !event.expected) throw Error(ErrorKind::process_failed, death_report(event));
       return;
     case proc::Event::Kind::failed:
+      if (tell_end(event)) return;
       throw Error(ErrorKind::process_failed, "start " + event.role + ": " + event.error);
     case proc::Event::Kind::agent_lost:
       throw Error(ErrorKind::process_failed, "the node agent (process " + std::to_string(agent_.pid()) +

@@ -20,7 +20,11 @@ class Supervisor {
   Supervisor(const std::string& vime_binary, const std::string& run_id,
              std::function<void(const std::string& kind, const Json& fields)> on_event);
 
-  void start(const proc::Command& command);
+  // `on_end`: for a process whose end is no end of the run, such as a reward worker that will be started again. It is
+  // told the exit or the failed start, from within check() and the waits, instead of an error being thrown.
+  void start(const proc::Command& command, std::function<void(const proc::Event&)> on_end = {});
+  // TERM to its process group, KILL to its whole tree after the grace; the end comes as an event.
+  void stop(const std::string& role, milliseconds grace);
   // Waits until every role has announced that it serves; returns what each announced. Error{process_failed} names the
   // roles that have not by the deadline, or the first that died; Error{interrupted} when the user asked to stop.
   std::map<std::string, Json> wait_ready(const std::vector<std::string>& roles, Deadline deadline);
@@ -39,11 +43,13 @@ class Supervisor {
 
  private:
   void take(const proc::Event& event);
+  bool tell_end(const proc::Event& event);
   void take_all();
 
   proc::Agent agent_;
   std::function<void(const std::string&, const Json&)> on_event_;
   std::map<std::string, Json> ready_;
+  std::map<std::string, std::function<void(const proc::Event&)>> on_end_;  // by role
   bool heed_interrupts_ = true;
 };
 

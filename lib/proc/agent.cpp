@@ -11,6 +11,7 @@
 #include <algorithm>
 #include <cerrno>
 #include <csignal>
+#include <cstring>
 #include <deque>
 #include <set>
 #include <thread>
@@ -64,7 +65,8 @@ struct Agent::State {
   std::string lost;     // why the agent is lost, once it is
 
   void launch(const std::string& vime_binary, const std::string& run_id);
-  void send(const Json& message);
+  void send(const Json& message, const std::vector<int>& descriptors = {});
+  ssize_t send_some(const char* bytes, size_t size, const std::vector<int>& descriptors) const;
   bool receive();
   void take(const std::string& line);
   void lose();
@@ -106,7 +108,28 @@ void Agent::State::launch(const std::string& vime_binary, const std::string& run
   throw Error(ErrorKind::process_failed, failure);
 }
 
-void Agent::State::send(const Json& message) {
+ssize_t Agent::State::send_some(const char* bytes, size_t size, const std::vector<int>& descriptors) const {
+  iovec part{const_cast<char*>(bytes), size};
+  alignas(cmsghdr) char control[CMSG_SPACE(2 * sizeof(int))] = {};
+  msghdr message{};
+  message.msg_iov = &part;
+  message.msg_iovlen = 1;
+  if (!descriptors.empty()) {
+    const size_t carried_bytes = descriptors.size() * sizeof(int);
+    VIME_CHECK(CMSG_SPACE(carried_bytes) <= sizeof control, "more descriptors than a child's stdin and stdout");
+    message.msg_control = control;
+    message.msg_controllen = CMSG_SPACE(carried_bytes);
+    cmsghdr* header = CMSG_FIRSTHDR(&message);
+    header->cmsg_level = SOL_SOCKET;
+    header->cmsg_type = SCM_RIGHTS;
+    header->cmsg_len = CMSG_LEN(carried_bytes);
+    std::memcpy(CMSG_DATA(header), descriptors.data(), carried_bytes);
+  }
+  return ::sendmsg(socket.get(), &message, MSG_NOSIGNAL | MSG_DONTWAIT);
+}
+
+// The descriptors go with the first bytes that the socket takes.
+void Agent::State::send(const Json& message, const std::vector<int>& descriptors) {
   std::string text;
   try {
     text = message.dump() + "\n";
@@ -115,7 +138,8 @@ void Agent::State::send(const Json& message) {
   }
   const Deadline deadline(kSendTimeout);
   for (size_t sent = 0; sent < text.size();) {
-    const ssize_t written = ::send(socket.get(), text.data() + sent, text.size() - sent, MSG_NOSIGNAL | MSG_DONTWAIT);
+    const ssize_t written =
+        send_some(text.data() + sent, text.size() - sent, sent == 0 ? descriptors : std::vector<int>());
     if (written >= 0) {
       sent += static_cast<size_t>(written);
     } else if (errno == EAGAIN) {
@@ -263,10 +287,13 @@ void Agent::start(const Command& command) {
   State& state = *state_;
   VIME_CHECK(!state.closed, "start \"" + command.role + "\" after shutdown");
   VIME_CHECK(!command.role.empty() && !command.argv.empty(), "a command needs a role and a program");
+  VIME_CHECK((command.stdin_fd < 0) == (command.stdout_fd < 0), "a command has both stdin and stdout or neither");
   VIME_CHECK(state.living.count(command.role) == 0, "role \"" + command.role + "\" is taken by a process that lives");
   if (!state.lost.empty()) throw Error(ErrorKind::process_failed, "start \"" + command.role + "\": " + state.lost);
   try {
-    state.send(start_message(command));
+    std::vector<int> descriptors;
+    if (command.stdin_fd >= 0) descriptors = {command.stdin_fd, command.stdout_fd};
+    state.send(start_message(command), descriptors);
   } catch (const Error& error) {
     throw error.within("start \"" + command.role + "\"");
   }

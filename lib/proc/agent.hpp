@@ -2,8 +2,9 @@
 // of a run on its node. It speaks JSON lines over one stream (a socketpair here, any byte stream elsewhere). When the
 // stream closes, however that came about, it ends everything it started, grandchildren included, and exits.
 //
-//   driver -> agent   {"op":"start","role","argv":[..],"env":{..},"log","cwd"}   {"op":"stop","role","grace_ms"}
+//   driver -> agent   {"op":"start","role","argv":[..],"env":{..},"log","cwd","stdio"} {"op":"stop","role","grace_ms"}
 //                     {"op":"shutdown","grace_ms"}
+//                     a start with "stdio": true carries two descriptors (SCM_RIGHTS): the child's stdin and stdout
 //   agent -> driver   {"event":"started","role","pid"}   {"event":"ready","role","pid","info":{..}}
 //                     {"event":"exited","role","pid","code"|"signal","expected","log","tail":[..]}
 //                     {"event":"failed","role","error"}   {"event":"bye","reason"}
@@ -31,6 +32,10 @@ struct Command {
   std::map<std::string, std::string> env;  // added to the agent's environment
   std::string log_path;                    // stdout and stderr go here (appended)
   std::string cwd;                         // "" = the agent's
+  // Descriptors of the driver that become the child's stdin and stdout; both or neither. start() sends copies, the
+  // caller closes its own. -1 = stdin is empty and stdout goes to the log.
+  int stdin_fd = -1;
+  int stdout_fd = -1;
 };
 
 struct Event {

@@ -30,12 +30,14 @@ void launch(Child& child, const std::string& run_id, const std::string& mark_val
   request.environment["VIME_CHILD"] = mark_value;
   request.environment["VIME_READY_FD"] = std::to_string(ready_write.get());
   request.cwd = command.cwd;
-  request.stdin_fd = null.get();
-  request.stdout_fd = log.get();
+  request.stdin_fd = child.stdin_end ? child.stdin_end.get() : null.get();
+  request.stdout_fd = child.stdout_end ? child.stdout_end.get() : log.get();
   request.stderr_fd = log.get();
   request.kept_fd = ready_write.get();
   request.dies_with_parent = true;
   Spawned spawned = spawn(request);
+  child.stdin_end.reset();
+  child.stdout_end.reset();
   child.pid = spawned.pid;
   child.exec_pipe = std::move(spawned.exec_pipe);
   child.ready_pipe = std::move(ready_read);

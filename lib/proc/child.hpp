@@ -29,9 +29,10 @@ struct Child {
   bool reaped = false;
   bool expected = false;
   std::optional<int> code, signal;
-  std::string failure;  // why it counts as never started
-  UniqueFd exec_pipe;   // open until exec has succeeded or failed
-  UniqueFd ready_pipe;  // open until the child announced itself
+  std::string failure;             // why it counts as never started
+  UniqueFd stdin_end, stdout_end;  // came with the command; closed here once the child has them
+  UniqueFd exec_pipe;              // open until exec has succeeded or failed
+  UniqueFd ready_pipe;             // open until the child announced itself
   std::string ready_text;
   int64_t log_start = 0;                          // size of the log before this child wrote to it
   SteadyClock::time_point kill_at;                // ending: when the grace is over

@@ -4,6 +4,7 @@
 #include <poll.h>
 #include <sys/prctl.h>
 #include <sys/signalfd.h>
+#include <sys/socket.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -75,10 +76,35 @@ milliseconds Supervisor::time_to_next_step() const {
   return std::max(milliseconds(0), std::chrono::ceil<milliseconds>(next - SteadyClock::now()));
 }
 
+// One read; keeps the descriptors that came along. The kernel never merges bytes across them, so they are here before
+// the line that they belong to is complete.
+ssize_t Supervisor::receive(char* buffer, size_t size) {
+  iovec part{buffer, size};
+  alignas(cmsghdr) char control[CMSG_SPACE(16 * sizeof(int))];
+  msghdr message{};
+  message.msg_iov = &part;
+  message.msg_iovlen = 1;
+  message.msg_control = control;
+  message.msg_controllen = sizeof control;
+  const ssize_t got = ::recvmsg(stream_.get(), &message, MSG_CMSG_CLOEXEC);
+  if (got < 0 && errno == ENOTSOCK) return ::read(stream_.get(), buffer, size);
+  if (got < 0) return got;
+  for (cmsghdr* header = CMSG_FIRSTHDR(&message); header != nullptr; header = CMSG_NXTHDR(&message, header)) {
+    if (header->cmsg_level != SOL_SOCKET || header->cmsg_type != SCM_RIGHTS) continue;
+    const size_t count = (header->cmsg_len - CMSG_LEN(0)) / sizeof(int);
+    for (size_t i = 0; i < count; ++i) {
+      int fd;
+      std::memcpy(&fd, CMSG_DATA(header) + i * sizeof fd, sizeof fd);
+      received_.push_back(above_stdio(UniqueFd(fd)));
+    }
+  }
+  return got;
+}
+
 void Supervisor::read_stream() {
   char buffer[65536];
   for (;;) {
-    const ssize_t got = ::read(stream_.get(), buffer, sizeof buffer);
+    const ssize_t got = receive(buffer, sizeof buffer);
     if (got < 0 && errno == EINTR) continue;
     if (got < 0 && errno == EAGAIN) return;
     if (got > 0) inbox_.append(buffer, static_cast<size_t>(got));
@@ -126,9 +152,10 @@ void Supervisor::take(const std::string& line) {
     const Json message = parse_json(line, "message of the driver");
     const std::string op = json_string(message, "op", "message of the driver");
     if (op == "start") {
+      std::pair<UniqueFd, UniqueFd> stdio = take_stdio(message);
       Command command = command_from(message);
       refusal.role = command.role;
-      start(std::move(command));
+      start(std::move(command), std::move(stdio));
     } else if (op == "stop") {
       stop(json_string(message, "role", "stop"), milliseconds(json_int(message, "grace_ms", "stop")));
     } else if (op == "shutdown") {
@@ -142,7 +169,18 @@ void Supervisor::take(const std::string& line) {
   }
 }
 
-void Supervisor::start(Command command) {
+std::pair<UniqueFd, UniqueFd> Supervisor::take_stdio(const Json& message) {
+  std::pair<UniqueFd, UniqueFd> stdio;
+  if (!json_bool(message, "stdio", "start")) return stdio;
+  for (UniqueFd* end : {&stdio.first, &stdio.second}) {
+    if (received_.empty()) break;
+    *end = std::move(received_.front());
+    received_.pop_front();
+  }
+  return stdio;
+}
+
+void Supervisor::start(Command command, std::pair<UniqueFd, UniqueFd> stdio) {
   if (closing_) throw Error(ErrorKind::process_failed, "the agent is shutting down");
   for (const auto& child : children_) {
     if (child->command.role == command.role) {
@@ -152,6 +190,8 @@ void Supervisor::start(Command command) {
   }
   auto child = std::make_unique<Child>();
   child->command = std::move(command);
+  child->stdin_end = std::move(stdio.first);
+  child->stdout_end = std::move(stdio.second);
   launch(*child, run_id_, run_id_ + "/" + std::to_string(::getpid()) + "/" + std::to_string(++started_));
   children_.push_back(std::move(child));
 }

@@ -3,10 +3,14 @@
 // itself; output to the driver is queued, so that a driver that does not read cannot hold up the ending of processes.
 #pragma once
 
+#include <sys/types.h>
+
 #include <chrono>
 #include <csignal>
+#include <deque>
 #include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "base/deadline.hpp"
@@ -27,12 +31,14 @@ class Supervisor {
  private:
   void poll_once();
   void read_stream();
+  ssize_t receive(char* buffer, size_t size);
   void read_signals();
   void write_stream();
   void send(const Json& message);
   void take(const std::string& line);
 
-  void start(Command command);
+  void start(Command command, std::pair<UniqueFd, UniqueFd> stdio);
+  std::pair<UniqueFd, UniqueFd> take_stdio(const Json& message);
   void stop(const std::string& role, milliseconds grace);
   void fail(Child& child, const std::string& why);
   void settle_exec(Child& child);
@@ -52,6 +58,7 @@ class Supervisor {
   UniqueFd stream_, signals_;
   const std::string run_id_;
   std::string inbox_, outbox_;
+  std::deque<UniqueFd> received_;  // descriptors of start messages that are still in the inbox
   std::vector<std::unique_ptr<Child>> children_;
   int64_t started_ = 0;
   bool closing_ = false;

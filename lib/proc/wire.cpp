@@ -21,8 +21,8 @@ std::vector<std::string> strings(const Json& message, const std::string& key, co
 }  // namespace
 
 Json start_message(const Command& command) {
-  return {{"op", "start"},      {"role", command.role},    {"argv", command.argv},
-          {"env", command.env}, {"log", command.log_path}, {"cwd", command.cwd}};
+  return {{"op", "start"},           {"role", command.role}, {"argv", command.argv},          {"env", command.env},
+          {"log", command.log_path}, {"cwd", command.cwd},   {"stdio", command.stdin_fd >= 0}};
 }
 
 Command command_from(const Json& message) {
