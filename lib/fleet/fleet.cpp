@@ -66,7 +66,8 @@ Generation parse_completion(const std::string& body, const std::string& what) {
 }
 
 std::vector<Generation> Fleet::generate(const std::vector<GenerateJob>& jobs,
-                                        const std::function<void(size_t, const Generation&)>& finished) {
+                                        const std::function<void(size_t, const Generation&)>& finished,
+                                        const std::function<void()>& meanwhile) {
   // Shared with the client's thread, which may still deliver after this function has thrown.
   struct Arrivals {
     std::mutex mutex;
@@ -92,10 +93,11 @@ std::vector<Generation> Fleet::generate(const std::vector<GenerateJob>& jobs,
     std::deque<std::pair<size_t, http::Outcome>> batch;
     {
       std::unique_lock lock(arrivals->mutex);
-      arrivals->changed.wait_for(lock, milliseconds(20), [&] { return !arrivals->queue.empty(); });
+      arrivals->changed.wait_for(lock, milliseconds(10), [&] { return !arrivals->queue.empty(); });
       batch.swap(arrivals->queue);
     }
     supervisor_.check();
+    if (meanwhile) meanwhile();
     for (auto& [job, outcome] : batch) {
       if (!outcome.answered) supervisor_.explain(Error(ErrorKind::process_failed, outcome.error));
       if (outcome.reply.status != 200) {

@@ -53,10 +53,11 @@ class Fleet {
   weights::EngineClient& engine(int id) { return *engines_.at(static_cast<size_t>(id)); }
 
   // Generates for all jobs; results stand in the jobs' order. The jobs go to the engines in turn.
-  // `finished` hears each result as it arrives (index into jobs), on the calling thread. A failed request is
-  // Error{process_failed}.
+  // `finished` hears each result as it arrives (index into jobs), `meanwhile` is called every few milliseconds until
+  // the last has come; both on the calling thread. A failed request is Error{process_failed}.
   std::vector<Generation> generate(const std::vector<GenerateJob>& jobs,
-                                   const std::function<void(size_t job, const Generation&)>& finished);
+                                   const std::function<void(size_t job, const Generation&)>& finished,
+                                   const std::function<void()>& meanwhile = {});
 
   void pause_all();
   void resume_all();

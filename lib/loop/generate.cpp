@@ -1,10 +1,16 @@
 #include "loop/generate.hpp"
 
+#include <chrono>
+#include <utility>
+
 #include "base/error.hpp"
 #include "base/random.hpp"
 
 namespace vime::loop {
 namespace {
+
+// Every call of a reward has its own deadline; this one only guards against a queue that forgot one.
+constexpr std::chrono::hours kRewardsInAll{24};
 
 rollout::Sample make_sample(const GenerateContext& context, const data::Prompt& prompt, const fleet::GenerateJob& job,
                             const fleet::Generation& generation) {
@@ -30,8 +36,6 @@ rollout::Sample make_sample(const GenerateContext& context, const data::Prompt& 
                                              std::to_string(sample.weight_version_last) + ", expected " +
                                              std::to_string(context.weight_version));
   }
-  const reward::ScoreItem item{sample.prompt, sample.response, sample.label};
-  sample.reward = context.reward.score({&item, 1}).front();
   return sample;
 }
 
@@ -39,43 +43,82 @@ int64_t sample_seed(uint64_t seed, int64_t number) {
   return static_cast<int64_t>(mix_key(seed, static_cast<uint64_t>(number)) >> 1);
 }
 
-}  // namespace
-
-std::vector<rollout::Sample> generate_rollout(const GenerateContext& context, const std::vector<data::Prompt>& prompts,
-                                              int64_t samples_per_prompt, const fleet::SamplingParams& sampling,
-                                              int64_t first_sample, int64_t first_group) {
+std::vector<fleet::GenerateJob> make_jobs(const GenerateContext& context, const Request& request) {
   std::vector<fleet::GenerateJob> jobs;
-  for (const data::Prompt& prompt : prompts) {
+  for (const data::Prompt& prompt : request.prompts) {
     const std::vector<int64_t> ids = context.tokenizer.encode(prompt.text);
-    for (int64_t i = 0; i < samples_per_prompt; ++i) {
-      const int64_t number = first_sample + static_cast<int64_t>(jobs.size());
-      jobs.push_back({"sample " + std::to_string(number), ids, sampling, sample_seed(context.seed, number)});
+    for (int64_t i = 0; i < request.samples_per_prompt; ++i) {
+      const int64_t number = request.first_sample + static_cast<int64_t>(jobs.size());
+      jobs.push_back({request.name + " " + std::to_string(number), ids, request.sampling,
+                      sample_seed(context.seed, number)});
     }
   }
-  std::vector<rollout::Sample> samples(jobs.size());
-  context.fleet.generate(jobs, [&](size_t job, const fleet::Generation& generation) {
-    const size_t group = job / static_cast<size_t>(samples_per_prompt);
-    samples[job] = make_sample(context, prompts[group], jobs[job], generation);
-    samples[job].index = first_sample + static_cast<int64_t>(job);
-    samples[job].group_id = first_group + static_cast<int64_t>(group);
-  });
-  return samples;
+  return jobs;
 }
 
-double evaluate(const GenerateContext& context, const std::vector<data::Prompt>& prompts,
-                const fleet::SamplingParams& sampling) {
-  std::vector<fleet::GenerateJob> jobs;
-  for (const data::Prompt& prompt : prompts) {
-    jobs.push_back({"evaluation of prompt " + std::to_string(prompt.id), context.tokenizer.encode(prompt.text),
-                    sampling, sample_seed(context.seed, prompt.id)});
+// Hands samples to the rewards as they are generated, one by one or by whole groups, and takes the scores.
+class Scoring {
+ public:
+  Scoring(const GenerateContext& context, const Request& request, Generated& generated)
+      : context_(context),
+        request_(request),
+        generated_(generated),
+        group_size_(static_cast<size_t>(request.samples_per_prompt)),
+        waiting_for_(request.prompts.size(), group_size_) {}
+
+  void add(size_t job) {
+    if (!context_.whole_groups) return submit({job});
+    const size_t group = job / group_size_;
+    if (--waiting_for_[group] > 0) return;
+    std::vector<size_t> jobs;
+    for (size_t i = 0; i < group_size_; ++i) jobs.push_back(group * group_size_ + i);
+    submit(jobs);
   }
-  std::vector<double> scores(jobs.size(), 0.0);
-  context.fleet.generate(jobs, [&](size_t job, const fleet::Generation& generation) {
-    scores[job] = make_sample(context, prompts[job], jobs[job], generation).reward.value_or(0.0);
-  });
-  double sum = 0.0;
-  for (const double score : scores) sum += score;
-  return sum / static_cast<double>(scores.size());
+
+ private:
+  void submit(const std::vector<size_t>& jobs) {
+    std::vector<reward::ScoreItem> items;
+    for (const size_t job : jobs) {
+      const rollout::Sample& sample = generated_.samples[job];
+      const data::Prompt& prompt = request_.prompts[job / group_size_];
+      items.push_back({sample.prompt, sample.response, sample.label, prompt.metadata,
+                       request_.reward_type.empty() ? prompt.reward_type : request_.reward_type, sample.index});
+    }
+    context_.rewards.submit(std::move(items), [this, jobs](std::vector<reward::Score> scores) {
+      for (size_t i = 0; i < jobs.size(); ++i) {
+        rollout::Sample& sample = generated_.samples[jobs[i]];
+        sample.reward = scores[i].value;
+        if (!sample.reward) sample.state = rollout::SampleState::failed;
+        generated_.tally.add(scores[i]);
+      }
+    });
+  }
+
+  const GenerateContext& context_;
+  const Request& request_;
+  Generated& generated_;
+  size_t group_size_;
+  std::vector<size_t> waiting_for_;  // samples of each group still to come
+};
+
+}  // namespace
+
+Generated generate(const GenerateContext& context, const Request& request) {
+  const std::vector<fleet::GenerateJob> jobs = make_jobs(context, request);
+  Generated generated;
+  generated.samples.resize(jobs.size());
+  Scoring scoring(context, request, generated);
+  const auto take = [&](size_t job, const fleet::Generation& generation) {
+    const size_t group = job / static_cast<size_t>(request.samples_per_prompt);
+    rollout::Sample& sample = generated.samples[job];
+    sample = make_sample(context, request.prompts[group], jobs[job], generation);
+    sample.index = request.first_sample + static_cast<int64_t>(job);
+    sample.group_id = request.first_group + static_cast<int64_t>(group);
+    scoring.add(job);
+  };
+  context.fleet.generate(jobs, take, [&] { context.rewards.poll(); });
+  context.rewards.finish(Deadline(kRewardsInAll), [&] { context.supervisor.check(); });
+  return generated;
 }
 
 }  // namespace vime::loop
