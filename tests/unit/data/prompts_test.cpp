@@ -401,3 +401,27 @@ TEST_CASE("whatever the bytes of a file are, the load ends with prompts or a ref
   CHECK(loaded > 300);
   CHECK(refused > 300);
 }
+
+TEST_CASE("the shipped word problems are right, short, and no prompt is in both files") {
+  std::set<std::string> texts_seen;
+  size_t one_digit = 0, all = 0;
+  for (const std::string split : {"train", "test"}) {
+    const PromptSet set = load_prompts(from(VIME_SOURCE_DIR "/configs/data/word_problems_" + split + ".jsonl"));
+    CHECK(set.lines > (split == "train" ? 1100 : 150));
+    for (const Prompt& prompt : set.prompts) {
+      REQUIRE(prompt.text.size() <= 40);
+      std::vector<int> numbers;
+      for (const char c : prompt.text) {
+        if (c >= '0' && c <= '9') numbers.push_back(c - '0');
+      }
+      REQUIRE(numbers.size() == 2);
+      const bool sum = contains(prompt.text, " gets ");
+      REQUIRE(prompt.label == std::to_string(sum ? numbers[0] + numbers[1] : numbers[0] - numbers[1]));
+      REQUIRE(contains(prompt.metadata, sum ? "\"add\"" : contains(prompt.text, " loses ") ? "\"take\"" : "\"more\""));
+      REQUIRE(texts_seen.insert(prompt.text).second);
+      one_digit += prompt.label.size() == 1 ? 1 : 0;
+      ++all;
+    }
+  }
+  CHECK(one_digit * 10 > all * 8);
+}

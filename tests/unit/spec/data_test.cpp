@@ -68,6 +68,11 @@ TEST_CASE("a source that is none is refused where it was written") {
                  "s.yaml:10:20: \"eval.datasets[1].prompt_data\": expected one of builtin:sort_digits"));
 }
 
+TEST_CASE("a slice that breaks a list of sources is answered with the quotes it needs") {
+  CHECK(contains(refusal_with({"data.prompt_data=[a.jsonl@[0:1], b.jsonl]"}), "must be quoted inside [] and {}"));
+  CHECK_FALSE(contains(refusal_with({"data.prompt_data=[a.jsonl"}), "must be quoted"));
+}
+
 TEST_CASE("several wrong sources are all named") {
   const std::string message = refusal_with({"data.prompt_data=[/no/a.jsonl, /no/b.jsonl]"});
   CHECK(contains(message, "/no/a.jsonl: there is no such file"));
