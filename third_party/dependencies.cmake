@@ -21,6 +21,8 @@ if(NOT TARGET yaml-cpp::yaml-cpp)
 endif()
 find_package(CURL REQUIRED)
 vime_note("libcurl ${CURL_VERSION_STRING}")
+find_package(ZLIB REQUIRED)
+vime_note("zlib ${ZLIB_VERSION_STRING}")
 find_package(Boost 1.74 REQUIRED)
 vime_note("Boost ${Boost_VERSION}")
 

@@ -10,7 +10,7 @@ namespace vime::data {
 
 DataSource::DataSource(std::vector<Prompt> prompts, uint64_t seed, bool shuffle)
     : prompts_(std::move(prompts)), seed_(seed), shuffle_(shuffle) {
-  if (prompts_.empty()) throw Error(ErrorKind::refused, "data.prompt_data: the data set has no prompts");
+  if (prompts_.empty()) throw Error(ErrorKind::refused, "the data set has no prompts");
   load_order();
 }
 

@@ -1,5 +1,7 @@
-// Hands out prompts, each exactly once per epoch. The order is a pure function of (seed, epoch), so a position is two
-// numbers and a resumed run reads on where it stopped. One thread calls; nothing blocks.
+// Hands out prompts, each exactly once per epoch. The order of epoch e is permutation(size, mix_key(seed, e)) of
+// base/random.hpp, the data set's own order without shuffling: a pure function of (seed, epoch, number of prompts), so
+// a position is two numbers and a resumed run reads on where it stopped. The prompts are moved in and held once; beside
+// them there are 8 bytes a prompt. One thread calls; nothing blocks.
 #pragma once
 
 #include <cstdint>

@@ -1,31 +1,54 @@
-// The prompts of a data set. Built-in sets are generated: `builtin:sort_digits` asks to sort four digits ("3142=" ->
-// "1234"), `builtin:sort_digits/heldout` holds the prompts that training never sees. Pure functions; any thread.
+// Loads the prompts of a data set: built-in sets and JSONL files, one JSON object a line. What the lines hold, how
+// errors read and what the ids mean stands in docs/data.md. Blocks on the disk; any thread.
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <string>
-#include <string_view>
 #include <vector>
+
+#include "base/json.hpp"
+#include "data/builtin.hpp"
+#include "data/prompt.hpp"
 
 namespace vime::data {
 
-struct Prompt {
-  int64_t id = 0;  // unique within the task, the same in every run
-  std::string text;
-  std::string label;
-  bool operator==(const Prompt&) const = default;
+// A chat template: what the model reads for these messages ([{"role": ..., "content": ...}, ...]). It may throw
+// Error{refused}, which makes the line a bad one.
+using Render = std::function<std::string(const Json& messages)>;
+
+struct LoadOptions {
+  std::vector<std::string> prompt_data;   // each builtin:NAME or a path with an optional slice (prompt_source.hpp)
+  std::string what = "data.prompt_data";  // the spec's key, for errors
+  std::string input_key = "prompt";
+  std::string label_key = "label";             // empty: there are no labels
+  std::string metadata_key = "metadata";       // lines may lack it
+  std::string reward_key = "reward_type";      // lines may lack it; metadata.rm_type says the same
+  std::vector<std::string> reward_types = {};  // that a line may name; empty: any
+  // Text prompts become [{"role": "user", "content": <text>}]. Without `render` such prompts keep their messages and an
+  // empty text, for the caller to render.
+  bool apply_chat_template = false;
+  Render render = {};
+  int64_t max_bad_lines = 0;
+  int64_t max_line_bytes = 16ll << 20;
 };
 
-bool is_builtin(std::string_view prompt_data);  // begins with "builtin:"
-std::vector<std::string> builtin_names();       // with "builtin:" and the split
-// The characters that prompts and answers of this built-in set are made of. Error{refused} with the nearest name.
-std::string builtin_alphabet(const std::string& prompt_data);
+struct PromptSet {
+  std::vector<Prompt> prompts;
+  int64_t lines = 0;                     // selected by the slices, bad ones included, empty ones not
+  int64_t empty_lines = 0;               // nothing but blanks; passed over and not counted by slices
+  int64_t bad_lines = 0;                 // left out, at most max_bad_lines
+  std::vector<std::string> bad_reasons;  // of the first few, each with file and line
+  // Of the selected lines, in order, and the options that decide how they are read. Where the files lie, how they are
+  // packed and how their lines end makes no difference.
+  uint64_t fingerprint = 0;
+};
 
-// All prompts in the data set's own order. `prompt_data` is data.prompt_data of the spec; Error{refused} for a name
-// that is not known.
-std::vector<Prompt> load_prompts(const std::string& prompt_data);
+// Error{refused} with file, line, what was expected and what was found: a source that is missing or selects no line,
+// more bad lines than allowed, damaged files, no prompt left.
+PromptSet load_prompts(const LoadOptions& options);
 
-// Whether sort_digits keeps these digits out of training: a pure function of the string, true for about one in twenty.
-bool is_held_out(std::string_view digits);
+// "data/train.jsonl:17", "builtin:sort_digits (prompt 12)": where a prompt came from, for errors.
+std::string prompt_place(const Prompt& prompt, const std::vector<std::string>& prompt_data);
 
 }  // namespace vime::data

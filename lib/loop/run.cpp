@@ -32,7 +32,8 @@ constexpr uint64_t kRolloutStream = 1, kEvalStream = 2, kDataStream = 3;
 // One run from the moment its processes serve.
 class Run {
  public:
-  Run(const Prepared& prepared, const RunDirectory& directory, Processes& processes, report::MetricsWriter& metrics,
+  // Takes the prompts out of `prepared`.
+  Run(Prepared& prepared, const RunDirectory& directory, Processes& processes, report::MetricsWriter& metrics,
       report::ProgressLine* progress)
       : prepared_(prepared),
         spec_(prepared.spec),
@@ -41,7 +42,7 @@ class Run {
         metrics_(metrics),
         progress_(progress),
         push_(processes.fleet(), processes.trainers(), weights::VersionLedger(), spec_.ci_test),
-        source_(prepared.prompts, mix_key(seed(), kDataStream), spec_.data.rollout_shuffle),
+        source_(std::move(prepared.prompts), mix_key(seed(), kDataStream), spec_.data.rollout_shuffle),
         reward_(reward::make_reward(spec_.reward.type)) {
     if (spec_.eval.eval_interval) {
       for (const spec::EvalDataset& set : spec_.eval.datasets) eval_rewards_.push_back(reward::make_reward(set.reward));
@@ -251,7 +252,7 @@ class Run {
 };
 
 // Starts the processes, runs, ends them; the first error of all this is the run's.
-report::Summary run_processes(const Prepared& prepared, const RunDirectory& directory, const RunOptions& options,
+report::Summary run_processes(Prepared& prepared, const RunDirectory& directory, const RunOptions& options,
                               report::ProgressLine* progress, std::vector<double>& rewards) {
   report::EventLog events(directory.events(), utc_now);
   report::MetricsWriter metrics(directory.metrics());
@@ -292,7 +293,7 @@ report::Summary run_processes(const Prepared& prepared, const RunDirectory& dire
 
 int execute_run(const RunOptions& options) {
   const auto start = SteadyClock::now();
-  const Prepared prepared = prepare(options.spec, random_token());
+  Prepared prepared = prepare(options.spec, random_token());
   const RunDirectory directory(options.run_dir);
   write_file_atomic(directory.spec(), spec::to_yaml(options.spec));
   const spec::DeviceMemory memory = spec::device_memory(options.spec, prepared.config);

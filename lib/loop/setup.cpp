@@ -23,19 +23,43 @@ arch::ModelConfig model_config(const spec::ExperimentSpec& spec, const data::Tok
   return config;
 }
 
-int64_t token_count(const data::Tokenizer& tokenizer, const data::Prompt& prompt) {
+data::PromptSet load_data(const spec::Data& data, const std::vector<std::string>& prompt_data, const char* key,
+                          const std::string& reward_type) {
+  data::LoadOptions options;
+  options.prompt_data = prompt_data;
+  options.what = key;
+  options.input_key = data.input_key;
+  options.label_key = data.label_key.value_or("");
+  options.metadata_key = data.metadata_key;
+  options.reward_key = data.reward_key;
+  options.reward_types = {reward_type};  // a data set has one reward in this version
+  options.apply_chat_template = data.apply_chat_template;
+  options.max_bad_lines = data.max_bad_lines;
+  options.max_line_bytes = static_cast<int64_t>(data.max_line_bytes.count);
+  data::PromptSet set = data::load_prompts(options);
+  for (const std::string& reason : set.bad_reasons) log::warning("data", "left out: " + reason);
+  if (set.bad_lines > 0) {
+    log::warning("data", std::string(key) + ": " + std::to_string(set.bad_lines) + " of " + std::to_string(set.lines) +
+                             " lines left out");
+  }
+  return set;
+}
+
+int64_t token_count(const data::Tokenizer& tokenizer, const data::Prompt& prompt,
+                    const std::vector<std::string>& prompt_data) {
   try {
     return static_cast<int64_t>(tokenizer.encode(prompt.text).size());
   } catch (const Error& error) {
-    throw error.within("prompt " + std::to_string(prompt.id));
+    throw error.within(data::prompt_place(prompt, prompt_data));
   }
 }
 
 // Longest prompt that is left; prompts over `limit` are taken out.
-int64_t longest_prompt(const data::Tokenizer& tokenizer, std::vector<data::Prompt>& prompts, int64_t limit) {
+int64_t longest_prompt(const data::Tokenizer& tokenizer, std::vector<data::Prompt>& prompts,
+                       const std::vector<std::string>& prompt_data, int64_t limit) {
   int64_t longest = 0;
   std::erase_if(prompts, [&](const data::Prompt& prompt) {
-    const int64_t count = token_count(tokenizer, prompt);
+    const int64_t count = token_count(tokenizer, prompt, prompt_data);
     if (count <= limit) longest = std::max(longest, count);
     return count > limit;
   });
@@ -45,12 +69,13 @@ int64_t longest_prompt(const data::Tokenizer& tokenizer, std::vector<data::Promp
 void prepare_data(Prepared& prepared) {
   const spec::ExperimentSpec& spec = prepared.spec;
   const int64_t no_limit = prepared.config.max_position_embeddings;
-  for (const std::string& one : spec.data.prompt_data) {
-    for (data::Prompt& prompt : data::load_prompts(one)) prepared.prompts.push_back(std::move(prompt));
+  if (spec.data.apply_chat_template) {
+    throw Error(ErrorKind::refused, "data.apply_chat_template: chat templates are not applied in this version");
   }
+  prepared.prompts = load_data(spec.data, spec.data.prompt_data, "data.prompt_data", spec.reward.type).prompts;
   const auto before = static_cast<int64_t>(prepared.prompts.size());
-  const int64_t longest =
-      longest_prompt(*prepared.tokenizer, prepared.prompts, spec.rollout.rollout_max_prompt_len.value_or(no_limit));
+  const int64_t longest = longest_prompt(*prepared.tokenizer, prepared.prompts, spec.data.prompt_data,
+                                         spec.rollout.rollout_max_prompt_len.value_or(no_limit));
   prepared.prompts_too_long = before - static_cast<int64_t>(prepared.prompts.size());
   if (prepared.prompts.empty()) {
     throw Error(ErrorKind::refused, "data set " + join(spec.data.prompt_data, ", ") + ": all " +
@@ -59,9 +84,11 @@ void prepare_data(Prepared& prepared) {
   int64_t needed = longest + spec.rollout.rollout_max_response_len;
   for (const spec::EvalDataset& set : spec.eval.datasets) {
     if (!spec.eval.eval_interval) break;
-    std::vector<data::Prompt>& prompts = prepared.eval_prompts.emplace_back(data::load_prompts(set.prompt_data));
+    std::vector<data::Prompt>& prompts = prepared.eval_prompts.emplace_back(
+        load_data(spec.data, {set.prompt_data}, "eval.prompt_data", set.reward).prompts);
     if (set.num_samples) prompts.resize(std::min(prompts.size(), static_cast<size_t>(*set.num_samples)));
-    needed = std::max(needed, longest_prompt(*prepared.tokenizer, prompts, no_limit) + set.max_response_len);
+    needed = std::max(needed,
+                      longest_prompt(*prepared.tokenizer, prompts, {set.prompt_data}, no_limit) + set.max_response_len);
   }
   prepared.max_model_len = spec.engine.max_model_len.value_or(needed);
   if (prepared.max_model_len < needed) {
@@ -103,8 +130,11 @@ Prepared prepare(const spec::ExperimentSpec& spec, const std::string& run_id) {
   prepared.spec = spec;
   prepared.run_id = run_id;
   prepared.plan = placement::make_plan(spec::placement_request(spec, run_id));
-  prepared.tokenizer =
-      data::tokenizer_for(spec.model.tokenizer, spec.data.prompt_data.front(), spec.model.path.value_or(""));
+  // One file among built-in sets means that any character may come.
+  const std::vector<std::string>& sources = spec.data.prompt_data;
+  const auto file = std::find_if_not(sources.begin(), sources.end(), data::is_builtin);
+  prepared.tokenizer = data::tokenizer_for(spec.model.tokenizer, file == sources.end() ? sources.front() : *file,
+                                           spec.model.path.value_or(""));
   prepared.config = model_config(spec, *prepared.tokenizer);
   if (prepared.config.vocab_size < prepared.tokenizer->vocab_size()) {
     throw Error(ErrorKind::refused, "the tokenizer has " + std::to_string(prepared.tokenizer->vocab_size()) +

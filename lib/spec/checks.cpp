@@ -142,6 +142,7 @@ void derive_values(ExperimentSpec& spec, const Problems& problems) {
   if (!problems.is_given("algorithm.eps_clip_high")) spec.algorithm.eps_clip_high = spec.algorithm.eps_clip;
   if (spec.rollout.n_samples_per_prompt == 1) spec.algorithm.grpo_std_normalization = false;
   derive_eval(spec, problems);
+  derive_data(spec, problems);
 }
 
 void check_spec(const ExperimentSpec& spec, Problems& problems) {
@@ -152,6 +153,7 @@ void check_spec(const ExperimentSpec& spec, Problems& problems) {
   check_training(spec, problems);
   check_algorithm(spec, problems);
   check_lengths(spec, problems);
+  check_data(spec, problems);
   check_eval(spec, problems);
   check_model(spec, problems);
 }

@@ -1,5 +1,5 @@
 // What no single key can decide: values derived from other keys, and the checks across keys and sections. All of them
-// stand in checks.cpp, those of batch sizes, evaluation and model in files of their own.
+// stand in checks.cpp, those of batch sizes, data, evaluation and model in files of their own.
 #pragma once
 
 #include "spec/problems.hpp"
@@ -25,6 +25,10 @@ void check_training(const ExperimentSpec& spec, Problems& problems);
 // from the keys of the section; every entry can be told apart and sampled.
 void derive_eval(ExperimentSpec& spec, const Problems& problems);
 void check_eval(const ExperimentSpec& spec, Problems& problems);
+
+// data_checks.cpp: every source of prompts is a known data set or a file that can be read; paths become absolute.
+void derive_data(ExperimentSpec& spec, const Problems& problems);
+void check_data(const ExperimentSpec& spec, Problems& problems);
 
 // model_checks.cpp: the model exists, vime can run it, an engine can cut it over its devices, and it takes the longest
 // sample.

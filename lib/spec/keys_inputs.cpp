@@ -39,19 +39,44 @@ Section model() {
 
 Section data() {
   return {"data",
-          "The prompts to train on.",
+          "The prompts to train on. docs/data.md says what the lines of a file hold.",
           {{.name = "prompt_data",
             .field = FIELD(data.prompt_data),
-            .doc = "Name of a built-in data set, or several (`builtin:sort_digits`: four digits and `=`; the answer is "
-                   "the digits "
-                   "in order).",
-            .choices = {"builtin:sort_digits"},
-            .reason = "prompt files are not read in this version",
+            .doc = "JSONL files (plain or gzip), each with an optional slice of its lines (`train.jsonl@[0:1000]`; in "
+                   "quotes inside `[]` and `{}`), and built-in data sets (`builtin:sort_digits`: four digits and `=`; "
+                   "the answer is the digits in order). Relative paths are relative to the current folder.",
             .required = true,
             .one_stands_for_list = true},
+           {.name = "input_key",
+            .field = FIELD(data.input_key),
+            .doc = "Key of the prompt in a line: a text, or a list of chat messages. This key and the ones below hold "
+                   "for evaluations too."},
+           {.name = "label_key",
+            .field = FIELD(data.label_key),
+            .doc = "Key of the right answer; null = the lines have none."},
+           {.name = "metadata_key",
+            .field = FIELD(data.metadata_key),
+            .doc = "Key of an object that is handed to rewards as it is; lines may lack it."},
+           {.name = "reward_key",
+            .field = FIELD(data.reward_key),
+            .doc = "Key of a reward type for this line alone; lines may lack it. `rm_type` in the metadata says the "
+                   "same."},
+           {.name = "apply_chat_template",
+            .field = FIELD(data.apply_chat_template),
+            .doc = "Prompts are chat messages that the model's chat template makes a text of; one of plain text counts "
+                   "as the message of a user."},
            {.name = "rollout_shuffle",
             .field = FIELD(data.rollout_shuffle),
-            .doc = "Draw the prompts in an order shuffled by `seed`, a new one for each pass over the data."}}};
+            .doc = "Draw the prompts in an order shuffled by `seed`, a new one for each pass over the data."},
+           {.name = "max_bad_lines",
+            .field = FIELD(data.max_bad_lines),
+            .doc = "So many lines of a data set that cannot be used are left out, counted and shown; one more ends "
+                   "the run.",
+            .limits = between(0, 1e9)},
+           {.name = "max_line_bytes",
+            .field = FIELD(data.max_line_bytes),
+            .doc = "A longer line is a bad line.",
+            .limits = between(16, 1073741824.0)}}};
 }
 
 Section reward() {
@@ -68,12 +93,6 @@ Section reward() {
 
 namespace {
 
-const std::string kPromptDataReason = "prompt files are not read in this version";
-
-std::vector<std::string> eval_sets() {
-  return {"builtin:sort_digits/heldout", "builtin:sort_digits"};
-}
-
 const Limits kShare = {.least = 0, .most = 1, .least_excluded = true};
 
 const Section& eval_dataset() {
@@ -86,9 +105,7 @@ const Section& eval_dataset() {
         .required = true},
        {.name = "prompt_data",
         .field = ENTRY_FIELD(eval.datasets, prompt_data),
-        .doc = "The prompts; see `eval.prompt_data`.",
-        .choices = eval_sets(),
-        .reason = kPromptDataReason,
+        .doc = "The prompts, named as in `data.prompt_data`.",
         .required = true},
        {.name = "reward",
         .field = ENTRY_FIELD(eval.datasets, reward),
@@ -139,10 +156,8 @@ Section eval() {
             .limits = between(1, 1e9)},
            {.name = "prompt_data",
             .field = FIELD(eval.prompt_data),
-            .doc = "Data set, the only one; `eval_interval` needs it or `datasets`. `/heldout`: the prompts that "
-                   "training never shows.",
-            .choices = eval_sets(),
-            .reason = kPromptDataReason},
+            .doc = "Data set, the only one, named as in `data.prompt_data`; `eval_interval` needs it or `datasets`. "
+                   "`builtin:sort_digits/heldout`: the prompts that training never shows."},
            {.name = "reward",
             .field = FIELD(eval.reward),
             .doc = "How an answer is scored; see `reward.type`.",

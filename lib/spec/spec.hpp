@@ -31,7 +31,14 @@ struct Model {
 
 struct Data {
   std::vector<std::string> prompt_data;
+  std::string input_key = "prompt";
+  std::optional<std::string> label_key = "label";
+  std::string metadata_key = "metadata";
+  std::string reward_key = "reward_type";
+  bool apply_chat_template = false;
   bool rollout_shuffle = false;
+  int64_t max_bad_lines = 0;
+  Bytes max_line_bytes{16ull << 20};
   bool operator==(const Data&) const = default;
 };
 

@@ -45,6 +45,8 @@ const std::map<std::string, std::vector<std::string>>& synonyms() {
       {"rm_type", {"reward.type"}},
       {"hf_checkpoint", {"model.path"}},
       {"model_name_or_path", {"model.path"}},
+      {"prompt_key", {"data.input_key"}},
+      {"reward_type", {"data.reward_key", "reward.type"}},
       {"shuffle", {"data.rollout_shuffle"}},
       {"rollout_seed", {"seed"}},
       {"update_weight_transport", {"weight_sync.transport"}},
@@ -66,16 +68,14 @@ const std::map<std::string, std::vector<std::string>>& synonyms() {
 const std::map<std::string, std::string>& not_in_this_version() {
   static const char* const reference = "there is no reference model in this version";
   static const char* const budget = "micro-batches are always cut by trainer.max_tokens_per_gpu";
-  static const char* const files = "prompt files are not read in this version";
   static const std::map<std::string, std::string> table{
       {"use_kl_loss", reference},
       {"kl_loss_type", reference},
       {"ref_load", reference},
       {"micro_batch_size", budget},
       {"use_dynamic_batch_size", budget},
-      {"input_key", files},
-      {"label_key", files},
-      {"apply_chat_template", files},
+      {"tool_key", "tools are not read from data sets in this version"},
+      {"apply_chat_template_kwargs", "chat templates take no arguments in this version"},
       {"num_epoch", "give the length as rollout.num_rollout"},
       {"offload", "trainer and engines stay in memory in this version"},
       {"offload_train", "trainer and engines stay in memory in this version"},

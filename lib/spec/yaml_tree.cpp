@@ -16,6 +16,7 @@ namespace vime::spec {
 namespace {
 
 constexpr size_t kMaxDepth = 8;
+constexpr const char* kQuoteSlices = "; a file with a slice (x.jsonl@[0:10]) must be quoted inside [] and {}";
 
 // Builds the tree from the parser's events. Working on events, not on yaml-cpp's nodes, keeps duplicate keys visible
 // and means that aliases are refused before anything is expanded.
@@ -228,7 +229,8 @@ YamlNode parse_yaml(const Source& source) {
   } catch (const YAML::Exception& error) {
     const bool unknown_alias = error.msg.find("anchor") != std::string::npos;
     if (unknown_alias) builder.refuse_alias(error.mark);
-    builder.refuse(builder.mark_of(error.mark), syntax_error(error.msg));
+    const bool slice = source.text.find("@[") != std::string::npos;
+    builder.refuse(builder.mark_of(error.mark), syntax_error(error.msg) + (slice ? kQuoteSlices : ""));
   }
   return builder.take_root();
 }

@@ -14,7 +14,11 @@ namespace {
 
 std::vector<Prompt> numbered(int64_t count) {
   std::vector<Prompt> prompts;
-  for (int64_t i = 0; i < count; ++i) prompts.push_back({i, "p" + std::to_string(i), ""});
+  for (int64_t i = 0; i < count; ++i) {
+    Prompt& prompt = prompts.emplace_back();
+    prompt.id = i;
+    prompt.text = "p" + std::to_string(i);
+  }
   return prompts;
 }
 

@@ -112,7 +112,7 @@ TEST_CASE("a list of texts may be a single text") {
   CHECK(contains(set("data.prompt_data", "[]"), "found an empty list"));
   CHECK(contains(set("data.prompt_data", "[builtin:sort_digits, 3]"), "found \"3\""));
   CHECK(contains(set("data.prompt_data", "[builtin:sort_digits, [x]]"), "found a list"));
-  CHECK(contains(set("data.prompt_data", "{a: b}"), "or a list of such, found a mapping"));
+  CHECK(contains(set("data.prompt_data", "{a: b}"), "must be text or a list of texts, found a mapping"));
   for (const std::string none : {"", "null"}) CHECK(contains(set("data.prompt_data", none), "found nothing"));
 }
 
