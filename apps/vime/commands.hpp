@@ -16,6 +16,7 @@ using Action = std::function<int()>;
 
 void add_run_command(CLI::App& app, Action& chosen);
 void add_plan_command(CLI::App& app, Action& chosen);
+void add_eval_command(CLI::App& app, Action& chosen);
 void add_engine_command(CLI::App& app, Action& chosen);
 void add_trainer_command(CLI::App& app, Action& chosen);
 void add_agent_command(CLI::App& app, Action& chosen);

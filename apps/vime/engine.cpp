@@ -14,6 +14,7 @@ namespace {
 struct EngineArguments {
   std::string model;
   std::string load_format = "auto";
+  std::string served_model_name;
   std::string host = "127.0.0.1";
   int port = 0;
   int devices = 1;
@@ -35,6 +36,7 @@ int engine_command(const EngineArguments& arguments) {
   }
   return run_worker_module("engine", {{"model_dir", arguments.model},
                                       {"load_format", arguments.load_format},
+                                      {"served_model_name", arguments.served_model_name},
                                       {"address", arguments.host},
                                       {"port", arguments.port},
                                       {"device_uuids", uuids},
@@ -57,6 +59,10 @@ void add_engine_command(CLI::App& app, Action& chosen) {
                    "auto: weights from the directory; dummy: by the first push")
       ->check(CLI::IsMember({"auto", "dummy"}))
       ->type_name("auto|dummy");
+  command
+      ->add_option("--served-model-name", arguments->served_model_name,
+                   "Name of the model in requests (default: its directory)")
+      ->type_name("NAME");
   command->add_option("--host", arguments->host, "Address to listen on (default 127.0.0.1)")->type_name("ADDRESS");
   command->add_option("--port", arguments->port, "Port; 0: the kernel chooses, and the log says which")
       ->check(CLI::Range(0, 65535))

@@ -18,6 +18,7 @@ const char* const kFooter =
     "Examples:\n"
     "  vime run configs/quickstart.yaml\n"
     "  vime plan configs/quickstart.yaml\n"
+    "  vime eval configs/quickstart.yaml --model runs/R/checkpoints/latest/model\n"
     "  vime plan configs/quickstart.yaml --set placement.rollout_num_gpus_per_engine=1\n"
     "\nExit status:\n"
     "  0    done and right\n"
@@ -30,6 +31,7 @@ const char* const kFooter =
 void add_commands(CLI::App& app, app::Action& chosen) {
   app::add_run_command(app, chosen);
   app::add_plan_command(app, chosen);
+  app::add_eval_command(app, chosen);
   app::add_engine_command(app, chosen);
   app::add_trainer_command(app, chosen);
   app::add_agent_command(app, chosen);

@@ -3,6 +3,7 @@
 #include <cstdio>
 #include <memory>
 
+#include "base/error.hpp"
 #include "commands.hpp"
 #include "loop/run.hpp"
 #include "loop/run_directory.hpp"
@@ -18,6 +19,7 @@ namespace {
 struct RunArguments {
   SpecArguments spec;
   std::string run_dir;
+  bool resume = false;
   bool ci_test = false;
   bool dry_run = false;
   bool quiet = false;
@@ -31,13 +33,23 @@ int dry_run(const spec::ExperimentSpec& spec) {
   return 0;
 }
 
+fs::path run_dir_of(const RunArguments& arguments, const std::string& name) {
+  if (!arguments.run_dir.empty()) return arguments.run_dir;
+  if (!arguments.resume) return loop::default_run_dir(name);
+  const fs::path newest = loop::newest_run_dir(name);
+  if (!newest.empty()) return newest;
+  throw Error(ErrorKind::refused, "--resume: there is no folder runs/" + name + "-<time> to go on with",
+              "name the run's folder by --run-dir");
+}
+
 int run_command(const RunArguments& arguments) {
   spec::ExperimentSpec spec = spec::load(arguments.spec.config, arguments.spec.overrides);
   if (arguments.ci_test) spec.ci_test = true;
   if (arguments.dry_run) return dry_run(spec);
   loop::RunOptions options;
   options.spec = spec;
-  options.run_dir = arguments.run_dir.empty() ? loop::default_run_dir(spec.name) : fs::path(arguments.run_dir);
+  options.run_dir = run_dir_of(arguments, spec.name);
+  options.resume = arguments.resume;
   options.quiet = arguments.quiet;
   options.vime_binary = proc::own_binary();
   proc::watch_interrupts();
@@ -52,6 +64,8 @@ void add_run_command(CLI::App& app, Action& chosen) {
   add_spec_arguments(*command, arguments->spec);
   command->add_option("--run-dir", arguments->run_dir, "Where everything goes (default runs/<name>-<time>)")
       ->type_name("DIR");
+  command->add_flag("--resume", arguments->resume,
+                    "Go on from the newest checkpoint in --run-dir (without one: the newest runs/<name>-<time>)");
   command->add_flag("--ci-test", arguments->ci_test, "Every self-check that fails ends the run with exit status 3");
   command->add_flag("--dry-run", arguments->dry_run, "Print the resolved spec and the plan; start nothing");
   command->add_flag("--quiet", arguments->quiet, "No progress and no closing summary");

@@ -27,6 +27,7 @@ executor::EngineOptions engine_options(const Json& json) {
                                       ? executor::LogprobsMode::raw
                                       : executor::LogprobsMode::processed;
   options.workers.control_timeout = std::chrono::milliseconds(json_int(json, "transfer_timeout_ms", what));
+  options.served_model_name = json_string(json, "served_model_name", what);
   options.address = json_string(json, "address", what);
   options.port = static_cast<uint16_t>(json_int(json, "port", what));
   options.token = json_string(json, "token", what);

@@ -16,7 +16,9 @@ struct EngineLaunch {
   std::string token;
   int id = 0;
   std::vector<std::string> device_uuids;  // one worker each
-  std::string model_dir;                  // config and tokenizer; weights come by the first push
+  std::string model_dir;                  // config and tokenizer, and the weights where they are loaded
+  std::string served_model;               // the name that requests give
+  bool load_weights = false;              // from model_dir; false: they come by the first push
   int64_t max_model_len = 0;
   int64_t max_num_seqs = 0;
   std::string logprobs_mode;

@@ -6,6 +6,7 @@
 #include <functional>
 #include <map>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "base/deadline.hpp"
@@ -36,7 +37,8 @@ class Supervisor {
   // Throws `error`, or rather the death that explains it: a request to a process that has just died fails before the
   // death is heard of.
   [[noreturn]] void explain(const Error& error);
-  void heed_interrupts(bool on) { heed_interrupts_ = on; }
+  // Returns what held before.
+  bool heed_interrupts(bool on) { return std::exchange(heed_interrupts_, on); }
   // Ends everything. After this check() is not called again.
   void shutdown(milliseconds grace);
   int agent_pid() const { return agent_.pid(); }

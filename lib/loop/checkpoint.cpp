@@ -84,8 +84,8 @@ Checkpoint read_checkpoint(const fs::path& folder) {
   const Json json = parse_json(read_file(folder / kFile), where, ErrorKind::refused);
   const int64_t format = json_int(json, "format", where);
   if (format != kFormat) {
-    throw Error(ErrorKind::refused, where + ": expected format " + std::to_string(kFormat) + ", found " +
-                                        std::to_string(format));
+    throw Error(ErrorKind::refused,
+                where + ": expected format " + std::to_string(kFormat) + ", found " + std::to_string(format));
   }
   require_files(folder, json_member(json, "files", where), where);
   Checkpoint checkpoint;

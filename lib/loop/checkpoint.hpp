@@ -1,6 +1,6 @@
 // Checkpoints as the driver sees them: where the loop stands (loop.json), beside the model (model/) and the trainer's
-// state (trainer/), which rank 0 writes. A checkpoint is written aside, fsynced and renamed, so one that has its name is
-// whole unless the disk lost something; that is looked for before it is used.
+// state (trainer/), which rank 0 writes. A checkpoint is written aside, fsynced and renamed, so one that has its name
+// is whole unless the disk lost something; that is looked for before it is used.
 #pragma once
 
 #include <cstdint>
@@ -17,13 +17,13 @@ namespace vime::loop {
 // Where the loop stands after the training of a step, before its push and evaluation. Together with the ranks' state it
 // decides everything that follows: random numbers are functions of the seed and these counters.
 struct LoopState {
-  int64_t step = 0;             // rollouts trained on
+  int64_t step = 0;  // rollouts trained on
   int64_t optimizer_steps = 0;
-  int64_t weight_version = 0;   // committed before this step's push
-  data::DataPosition data;      // of the next prompt
-  int64_t next_sample = 0;      // numbers of the next sample and the next group of the run
+  int64_t weight_version = 0;  // committed before this step's push
+  data::DataPosition data;     // of the next prompt
+  int64_t next_sample = 0;     // numbers of the next sample and the next group of the run
   int64_t next_group = 0;
-  Json line = Json::object();   // the step's metrics so far
+  Json line = Json::object();  // the step's metrics so far
 };
 
 // What must not differ between a checkpoint and the run that goes on from it.

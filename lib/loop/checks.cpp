@@ -6,8 +6,7 @@
 
 namespace vime::loop {
 
-std::vector<std::string> step_problems(const StepCheckInput& input, const CheckLimits& limits,
-                                       const ChecksOn& on) {
+std::vector<std::string> step_problems(const StepCheckInput& input, const CheckLimits& limits, const ChecksOn& on) {
   std::vector<std::string> problems;
   if (!std::isfinite(input.grad_norm)) {
     problems.push_back("gradients are not finite: norm " + format_number(input.grad_norm));

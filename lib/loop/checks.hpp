@@ -35,7 +35,6 @@ struct StepCheckInput {
 // First-step KL (two-sided: signed terms can cancel, so the mean magnitude is held to the limit too), the same for a
 // reference model that is still the policy itself, trainer-vs-engine gap, and finite loss and gradients. Every
 // comparison is written so that a NaN fails it.
-std::vector<std::string> step_problems(const StepCheckInput& input, const CheckLimits& limits,
-                                       const ChecksOn& on = {});
+std::vector<std::string> step_problems(const StepCheckInput& input, const CheckLimits& limits, const ChecksOn& on = {});
 
 }  // namespace vime::loop

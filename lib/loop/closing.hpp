@@ -11,6 +11,7 @@
 namespace vime::loop {
 
 // On stdout: status, steps, versions, evaluations, the reward curve, and where everything lies.
-void print_closing(const report::Summary& summary, const std::vector<double>& rewards, const RunDirectory& directory);
+void print_closing(const report::Summary& summary, const std::vector<double>& rewards, const Parts& parts,
+                   const RunDirectory& directory);
 
 }  // namespace vime::loop

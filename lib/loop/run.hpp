@@ -1,4 +1,4 @@
-// `vime run`: the synchronous loop. push; eval; then for every step: generate, reward, train, save, push, eval.
+// `vime run`: an experiment from its spec to its final checkpoint.
 #pragma once
 
 #include <string>
@@ -11,6 +11,7 @@ namespace vime::loop {
 struct RunOptions {
   spec::ExperimentSpec spec;
   fs::path run_dir;
+  bool resume = false;      // go on from the newest whole checkpoint of run_dir, or from the start where it has none
   bool quiet = false;       // no progress line and no closing summary
   std::string vime_binary;  // starts agent, trainer ranks and engines
 };

@@ -43,8 +43,7 @@ std::vector<fs::path> folders_in(const fs::path& parent) {
 
 }  // namespace
 
-RunDirectory::RunDirectory(fs::path root, Existing existing)
-    : root_(fs::absolute(std::move(root)).lexically_normal()) {
+RunDirectory::RunDirectory(fs::path root, Existing existing) : root_(fs::absolute(std::move(root)).lexically_normal()) {
   std::error_code ignored;
   if (existing == Existing::refuse && fs::exists(spec(), ignored)) {
     throw Error(ErrorKind::refused, "run directory " + root_.string() + " already holds a run",

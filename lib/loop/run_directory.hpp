@@ -30,9 +30,9 @@ class RunDirectory {
   fs::path checkpoints() const { return root_ / "checkpoints"; }
   const fs::path& logs() const { return logs_; }  // of this attempt
   int attempt() const { return attempt_; }
-  fs::path rollout(int64_t rollout_id) const;         // rollouts/rollout_000012, without an extension
-  fs::path checkpoint(int64_t step) const;            // checkpoints/step_000010
-  fs::path checkpoint_aside(int64_t step) const;      // where it is written before it is renamed
+  fs::path rollout(int64_t rollout_id) const;     // rollouts/rollout_000012, without an extension
+  fs::path checkpoint(int64_t step) const;        // checkpoints/step_000010
+  fs::path checkpoint_aside(int64_t step) const;  // where it is written before it is renamed
 
   // Keeps the newest `keep` rollouts' files.
   void prune_rollouts(int64_t newest, int64_t keep) const;

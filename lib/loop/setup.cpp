@@ -1,6 +1,7 @@
 #include "loop/setup.hpp"
 
 #include <algorithm>
+#include <cstring>
 #include <utility>
 
 #include "arch/parameters.hpp"
@@ -9,6 +10,7 @@
 #include "base/random.hpp"
 #include "base/strings.hpp"
 #include "fleet/launch.hpp"
+#include "reward/builtin.hpp"
 #include "spec/placement_request.hpp"
 #include "spec/print.hpp"
 
@@ -23,8 +25,9 @@ arch::ModelConfig model_config(const spec::ExperimentSpec& spec, const data::Tok
   return config;
 }
 
-data::PromptSet load_data(const spec::Data& data, const std::vector<std::string>& prompt_data, const char* key,
-                          const std::string& reward_type) {
+data::PromptSet load_data(const spec::ExperimentSpec& spec, const std::vector<std::string>& prompt_data,
+                          const char* key) {
+  const spec::Data& data = spec.data;
   data::LoadOptions options;
   options.prompt_data = prompt_data;
   options.what = key;
@@ -32,7 +35,8 @@ data::PromptSet load_data(const spec::Data& data, const std::vector<std::string>
   options.label_key = data.label_key.value_or("");
   options.metadata_key = data.metadata_key;
   options.reward_key = data.reward_key;
-  options.reward_types = {reward_type};  // a data set has one reward in this version
+  options.reward_types = reward::builtin_names();
+  if (spec.reward.type) options.reward_types.push_back(*spec.reward.type);
   options.apply_chat_template = data.apply_chat_template;
   options.max_bad_lines = data.max_bad_lines;
   options.max_line_bytes = static_cast<int64_t>(data.max_line_bytes.count);
@@ -66,31 +70,68 @@ int64_t longest_prompt(const data::Tokenizer& tokenizer, std::vector<data::Promp
   return longest;
 }
 
-void prepare_data(Prepared& prepared) {
-  const spec::ExperimentSpec& spec = prepared.spec;
-  const int64_t no_limit = prepared.config.max_position_embeddings;
-  if (spec.data.apply_chat_template) {
-    throw Error(ErrorKind::refused, "data.apply_chat_template: chat templates are not applied in this version");
+// Two data sets with the same fingerprint hand out the same prompts in the same order.
+std::string fingerprint_of(const spec::ExperimentSpec& spec, const std::vector<data::Prompt>& prompts) {
+  uint64_t key = spec.data.rollout_shuffle ? 1 : 0;
+  const auto add = [&key](const std::string& text) {
+    uint64_t word = text.size();
+    for (size_t at = 0; at < text.size(); at += sizeof word) {
+      key = mix_key(key, word);
+      word = 0;
+      std::memcpy(&word, text.data() + at, std::min(sizeof word, text.size() - at));
+    }
+    key = mix_key(key, word);
+  };
+  for (const data::Prompt& prompt : prompts) {
+    key = mix_key(key, static_cast<uint64_t>(prompt.id));
+    for (const std::string* text : {&prompt.text, &prompt.label, &prompt.metadata, &prompt.reward_type}) add(*text);
   }
-  prepared.prompts = load_data(spec.data, spec.data.prompt_data, "data.prompt_data", spec.reward.type).prompts;
+  return hex(key);
+}
+
+// Tokens of the longest training sample.
+int64_t prepare_training_prompts(Prepared& prepared) {
+  const spec::ExperimentSpec& spec = prepared.spec;
+  prepared.prompts = load_data(spec, spec.data.prompt_data, "data.prompt_data").prompts;
   const auto before = static_cast<int64_t>(prepared.prompts.size());
-  const int64_t longest = longest_prompt(*prepared.tokenizer, prepared.prompts, spec.data.prompt_data,
-                                         spec.rollout.rollout_max_prompt_len.value_or(no_limit));
+  const int64_t limit = spec.rollout.rollout_max_prompt_len.value_or(prepared.config.max_position_embeddings);
+  const int64_t longest = longest_prompt(*prepared.tokenizer, prepared.prompts, spec.data.prompt_data, limit);
   prepared.prompts_too_long = before - static_cast<int64_t>(prepared.prompts.size());
   if (prepared.prompts.empty()) {
     throw Error(ErrorKind::refused, "data set " + join(spec.data.prompt_data, ", ") + ": all " +
-                                        std::to_string(before) + " prompts are longer than rollout_max_prompt_len");
+                                        std::to_string(before) + " prompts are longer than " + std::to_string(limit) +
+                                        " tokens (rollout_max_prompt_len)");
   }
-  int64_t needed = longest + spec.rollout.rollout_max_response_len;
+  prepared.data_fingerprint = fingerprint_of(spec, prepared.prompts);
+  return longest + spec.rollout.rollout_max_response_len;
+}
+
+// Tokens of the longest evaluation sample; 0 without evaluation.
+int64_t prepare_eval_prompts(Prepared& prepared) {
+  const spec::ExperimentSpec& spec = prepared.spec;
+  int64_t needed = 0;
   for (const spec::EvalDataset& set : spec.eval.datasets) {
-    if (!spec.eval.eval_interval) break;
-    std::vector<data::Prompt>& prompts = prepared.eval_prompts.emplace_back(
-        load_data(spec.data, {set.prompt_data}, "eval.prompt_data", set.reward).prompts);
+    std::vector<data::Prompt>& prompts =
+        prepared.eval_prompts.emplace_back(load_data(spec, {set.prompt_data}, "eval.prompt_data").prompts);
     if (set.num_samples) prompts.resize(std::min(prompts.size(), static_cast<size_t>(*set.num_samples)));
-    needed = std::max(needed,
-                      longest_prompt(*prepared.tokenizer, prompts, {set.prompt_data}, no_limit) + set.max_response_len);
+    const size_t before = prompts.size();
+    const int64_t limit = prepared.config.max_position_embeddings - set.max_response_len;
+    const int64_t longest = longest_prompt(*prepared.tokenizer, prompts, {set.prompt_data}, limit);
+    if (prompts.empty()) {
+      throw Error(ErrorKind::refused, "evaluation " + set.name + ": all prompts are longer than " +
+                                          std::to_string(limit) + " tokens, what the model has besides the answer");
+    }
+    if (prompts.size() < before) {
+      log::warning("loop", "evaluation " + set.name + ": " + std::to_string(before - prompts.size()) +
+                               " prompts are over " + std::to_string(limit) + " tokens and are left out");
+    }
+    needed = std::max(needed, longest + set.max_response_len);
   }
-  prepared.max_model_len = spec.engine.max_model_len.value_or(needed);
+  return needed;
+}
+
+void settle_lengths(Prepared& prepared, int64_t needed) {
+  prepared.max_model_len = prepared.spec.engine.max_model_len.value_or(needed);
   if (prepared.max_model_len < needed) {
     throw Error(ErrorKind::refused, "engine.max_model_len is " + std::to_string(prepared.max_model_len) +
                                         ", but the longest prompt and its response need " + std::to_string(needed));
@@ -100,6 +141,53 @@ void prepare_data(Prepared& prepared) {
                                         " positions, the model has " +
                                         std::to_string(prepared.config.max_position_embeddings));
   }
+}
+
+// Plan, tokenizer and model; what both kinds of run have in common.
+Prepared prepare_model(const spec::ExperimentSpec& spec, const std::string& run_id) {
+  Prepared prepared;
+  prepared.spec = spec;
+  prepared.run_id = run_id;
+  prepared.parts = parts_of(spec);
+  prepared.plan = placement::make_plan(spec::placement_request(spec, run_id));
+  prepared.tokenizer =
+      data::tokenizer_for(spec.model.tokenizer, spec.data.prompt_data.front(), spec.model.path.value_or(""));
+  prepared.config = model_config(spec, *prepared.tokenizer);
+  if (prepared.config.vocab_size < prepared.tokenizer->vocab_size()) {
+    throw Error(ErrorKind::refused, "the tokenizer has " + std::to_string(prepared.tokenizer->vocab_size()) +
+                                        " tokens, the model's vocabulary only " +
+                                        std::to_string(prepared.config.vocab_size));
+  }
+  for (const placement::Engine& engine : prepared.plan.engines) {
+    for (int worker = 0; worker < engine.count; ++worker) {
+      arch::arena_layout(prepared.config, tensor::DType::f32, worker,
+                         engine.count);  // refuses a model that cannot be cut so
+    }
+  }
+  if (spec.data.apply_chat_template) {
+    throw Error(ErrorKind::refused, "data.apply_chat_template: chat templates are not applied in this version");
+  }
+  return prepared;
+}
+
+reward::RewardOptions reward_options(const spec::ExperimentSpec& spec, const RunDirectory& directory) {
+  const spec::Reward& reward = spec.reward;
+  reward::RewardOptions options;
+  options.type = reward.type.value_or(options.type);
+  options.pattern = reward.pattern.value_or("");
+  options.group = reward.group_rm;
+  options.reward_key = reward.reward_key;
+  options.timeout = reward.timeout;
+  options.concurrency = static_cast<int>(reward.concurrency);
+  options.command = reward.command;
+  options.num_workers = static_cast<int>(reward.num_workers);
+  options.startup_timeout = reward.startup_timeout;
+  options.max_restarts = static_cast<int>(reward.max_restarts);
+  options.log_folder = directory.logs().string();
+  options.url = reward.url.value_or("");
+  options.max_retries = static_cast<int>(reward.max_retries);
+  options.retry_backoff = reward.retry_backoff;
+  return options;
 }
 
 // Config and tokenizer for the engines, which get their weights by the first push.
@@ -114,6 +202,10 @@ proc::Command trainer_command(const Prepared& prepared, const RunDirectory& dire
   command.role = fleet::trainer_role(rank);
   command.argv = {vime_binary, "trainer",       "--run-dir", directory.root().string(),
                   "--run-id",  prepared.run_id, "--rank",    std::to_string(rank)};
+  if (!prepared.checkpoint.empty()) {
+    command.argv.push_back("--checkpoint");
+    command.argv.push_back(prepared.checkpoint.string());
+  }
   command.env["VIME_RUN_TOKEN"] = token;
   command.log_path = (directory.logs() / (command.role + ".log")).string();
   return command;
@@ -125,29 +217,38 @@ std::string loopback_url(const Json& info, const std::string& role) {
 
 }  // namespace
 
+Parts parts_of(const spec::ExperimentSpec& spec) {
+  const bool supervised = spec.algorithm.loss_type == "sft";
+  Parts parts;
+  parts.trainers = !spec.debug.rollout_only;
+  // Supervised training generates for its evaluations only.
+  parts.engines = !spec.debug.train_only && !(supervised && !spec.eval.eval_interval);
+  return parts;
+}
+
 Prepared prepare(const spec::ExperimentSpec& spec, const std::string& run_id) {
-  Prepared prepared;
-  prepared.spec = spec;
-  prepared.run_id = run_id;
-  prepared.plan = placement::make_plan(spec::placement_request(spec, run_id));
-  // One file among built-in sets means that any character may come.
-  const std::vector<std::string>& sources = spec.data.prompt_data;
-  const auto file = std::find_if_not(sources.begin(), sources.end(), data::is_builtin);
-  prepared.tokenizer = data::tokenizer_for(spec.model.tokenizer, file == sources.end() ? sources.front() : *file,
-                                           spec.model.path.value_or(""));
-  prepared.config = model_config(spec, *prepared.tokenizer);
-  if (prepared.config.vocab_size < prepared.tokenizer->vocab_size()) {
-    throw Error(ErrorKind::refused, "the tokenizer has " + std::to_string(prepared.tokenizer->vocab_size()) +
-                                        " tokens, the model's vocabulary only " +
-                                        std::to_string(prepared.config.vocab_size));
+  Prepared prepared = prepare_model(spec, run_id);
+  if (!prepared.parts.trainers) prepared.engine_weights = *spec.model.path;
+  if (spec.debug.load_rollout) return prepared;  // the prompts are in the rollouts
+  int64_t needed = prepare_training_prompts(prepared);
+  if (spec.eval.eval_interval && prepared.parts.engines) needed = std::max(needed, prepare_eval_prompts(prepared));
+  settle_lengths(prepared, needed);
+  return prepared;
+}
+
+Prepared prepare_evaluation(const spec::ExperimentSpec& spec, const std::string& run_id, const fs::path& model_dir) {
+  if (spec.eval.datasets.empty()) {
+    throw Error(ErrorKind::refused,
+                "there is nothing to evaluate on: the spec has neither eval.prompt_data nor "
+                "eval.datasets");
   }
-  for (const placement::Engine& engine : prepared.plan.engines) {
-    for (int worker = 0; worker < engine.count; ++worker) {
-      arch::arena_layout(prepared.config, tensor::DType::f32, worker,
-                         engine.count);  // refuses a model that cannot be cut so
-    }
-  }
-  prepare_data(prepared);
+  spec::ExperimentSpec changed = spec;
+  changed.model.path = fs::absolute(model_dir).lexically_normal().string();
+  changed.model.preset.reset();
+  Prepared prepared = prepare_model(changed, run_id);
+  prepared.parts = {.trainers = false, .engines = true};
+  prepared.engine_weights = *changed.model.path;
+  settle_lengths(prepared, prepare_eval_prompts(prepared));
   return prepared;
 }
 
@@ -156,12 +257,53 @@ Processes::Processes(const Prepared& prepared, const RunDirectory& directory, co
     : token_(random_token()), supervisor_(vime_binary, prepared.run_id, std::move(on_event)) {
   const spec::ExperimentSpec& spec = prepared.spec;
   write_model_folder(prepared, directory.model());
+  std::vector<std::string> trainer_roles, engine_roles;
+  if (prepared.parts.trainers) {
+    start_trainers(prepared, directory, vime_binary);
+    for (const placement::TrainerRank& rank : prepared.plan.ranks)
+      trainer_roles.push_back(fleet::trainer_role(rank.rank));
+  }
+  if (prepared.parts.engines) {
+    start_engines(prepared, directory, vime_binary);
+    for (const placement::Engine& engine : prepared.plan.engines) engine_roles.push_back(fleet::engine_role(engine.id));
+  }
+  std::vector<std::string> roles = trainer_roles;
+  roles.insert(roles.end(), engine_roles.begin(), engine_roles.end());
+  const std::map<std::string, Json> infos = supervisor_.wait_ready(roles, Deadline(spec.engine.startup_timeout));
 
-  std::vector<std::string> trainer_roles, engine_roles, roles;
+  std::vector<std::string> urls;
+  for (const std::string& role : trainer_roles) urls.push_back(loopback_url(infos.at(role), role));
+  trainers_ = std::make_unique<TrainerGroup>(client_, supervisor_, urls, token_, spec.weight_sync.timeout);
+  if (!trainer_roles.empty()) {
+    trainers_->call_all("/setup",
+                        {{"meeting_host", "127.0.0.1"},
+                         {"meeting_port", json_int(infos.at(trainer_roles.front()), "meeting_port", "trainer-0")}});
+  }
+  std::vector<weights::EngineAddress> addresses;
+  for (size_t i = 0; i < engine_roles.size(); ++i) {
+    addresses.push_back({static_cast<int>(i), loopback_url(infos.at(engine_roles[i]), engine_roles[i]), token_});
+  }
+  fleet_ = std::make_unique<fleet::Fleet>(
+      client_, supervisor_, addresses,
+      fleet::FleetOptions{spec.weight_sync.timeout, spec.engine.request_timeout, directory.model().string()});
+  if (!prepared.parts.engines) return;
+  rewards_ = std::make_unique<reward::Rewards>(
+      reward_options(spec, directory),
+      reward::WorkerLauncher{[this](const proc::Command& command, std::function<void(const proc::Event&)> on_end) {
+                               supervisor_.start(command, std::move(on_end));
+                             },
+                             [this](const std::string& role, milliseconds grace) { supervisor_.stop(role, grace); }});
+}
+
+void Processes::start_trainers(const Prepared& prepared, const RunDirectory& directory,
+                               const std::string& vime_binary) {
   for (const placement::TrainerRank& rank : prepared.plan.ranks) {
     supervisor_.start(trainer_command(prepared, directory, vime_binary, token_, rank.rank));
-    trainer_roles.push_back(fleet::trainer_role(rank.rank));
   }
+}
+
+void Processes::start_engines(const Prepared& prepared, const RunDirectory& directory, const std::string& vime_binary) {
+  const spec::ExperimentSpec& spec = prepared.spec;
   for (const placement::Engine& engine : prepared.plan.engines) {
     fleet::EngineLaunch launch;
     launch.vime_binary = vime_binary;
@@ -171,32 +313,17 @@ Processes::Processes(const Prepared& prepared, const RunDirectory& directory, co
     for (int i = 0; i < engine.count; ++i) {
       launch.device_uuids.push_back(prepared.plan.devices[static_cast<size_t>(engine.start + i)].uuid);
     }
-    launch.model_dir = directory.model().string();
+    const bool own_weights = !prepared.engine_weights.empty();
+    launch.model_dir = own_weights ? prepared.engine_weights.string() : directory.model().string();
+    launch.served_model = directory.model().string();
+    launch.load_weights = own_weights;
     launch.max_model_len = prepared.max_model_len;
     launch.max_num_seqs = spec.engine.max_num_seqs;
     launch.logprobs_mode = spec.engine.logprobs_mode;
     launch.transfer_timeout_ms = spec.weight_sync.timeout.count();
     launch.log_dir = directory.logs().string();
     supervisor_.start(fleet::engine_command(launch));
-    engine_roles.push_back(fleet::engine_role(engine.id));
   }
-  roles = trainer_roles;
-  roles.insert(roles.end(), engine_roles.begin(), engine_roles.end());
-  const std::map<std::string, Json> infos = supervisor_.wait_ready(roles, Deadline(spec.engine.startup_timeout));
-
-  std::vector<std::string> urls;
-  for (const std::string& role : trainer_roles) urls.push_back(loopback_url(infos.at(role), role));
-  trainers_ = std::make_unique<TrainerGroup>(client_, supervisor_, urls, token_, spec.weight_sync.timeout);
-  trainers_->call_all("/setup",
-                      {{"meeting_host", "127.0.0.1"},
-                       {"meeting_port", json_int(infos.at(trainer_roles.front()), "meeting_port", "trainer-0")}});
-  std::vector<weights::EngineAddress> addresses;
-  for (size_t i = 0; i < engine_roles.size(); ++i) {
-    addresses.push_back({static_cast<int>(i), loopback_url(infos.at(engine_roles[i]), engine_roles[i]), token_});
-  }
-  fleet_ = std::make_unique<fleet::Fleet>(
-      client_, supervisor_, addresses,
-      fleet::FleetOptions{spec.weight_sync.timeout, spec.engine.request_timeout, directory.model().string()});
 }
 
 }  // namespace vime::loop

@@ -12,7 +12,7 @@
 namespace vime::loop {
 
 struct TrainFigures {
-  Json metrics = Json::object();      // "train/..." names; means over the rollout's steps, "train/nonfinite_steps" a sum
+  Json metrics = Json::object();  // "train/..." names; means over the rollout's steps, "train/nonfinite_steps" a sum
   int64_t optimizer_steps = 0;
   int64_t nonfinite_steps = 0;        // whose gradient was not finite: the weights stayed
   std::vector<std::string> problems;  // one sentence per fault, with the step it is of

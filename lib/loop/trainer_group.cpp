@@ -43,11 +43,11 @@ std::vector<Json> TrainerGroup::call_ranks(const std::vector<int>& ranks, const 
     }
     return names;
   };
-  supervisor_.heed_interrupts(false);
+  const bool heeded = supervisor_.heed_interrupts(false);
   // The client's own deadline ends every request, so this one only guards against a client that forgot.
   supervisor_.wait_until([&] { return unanswered().empty(); }, Deadline(timeout_ + milliseconds(5000)),
                          "trainer ranks " + join(unanswered(), ", ") + ": " + path);
-  supervisor_.heed_interrupts(true);
+  supervisor_.heed_interrupts(heeded);
 
   std::vector<Json> answers;
   for (size_t i = 0; i < replies.size(); ++i) {

@@ -138,6 +138,7 @@ void derive_values(ExperimentSpec& spec, const Problems& problems) {
   derive_placement(spec.placement, problems);
   derive_batches(spec, problems);
   derive_training(spec, problems);
+  derive_reward(spec.reward, problems);
   if (spec.trainer.dtype == "auto") spec.trainer.dtype = "float32";
   if (!problems.is_given("algorithm.eps_clip_high")) spec.algorithm.eps_clip_high = spec.algorithm.eps_clip;
   if (spec.rollout.n_samples_per_prompt == 1) spec.algorithm.grpo_std_normalization = false;
@@ -151,6 +152,7 @@ void check_spec(const ExperimentSpec& spec, Problems& problems) {
   check_transport(spec, problems);
   check_batches(spec, problems);
   check_training(spec, problems);
+  check_reward(spec, problems);
   check_algorithm(spec, problems);
   check_lengths(spec, problems);
   check_data(spec, problems);

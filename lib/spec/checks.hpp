@@ -17,6 +17,10 @@ void check_spec(const ExperimentSpec& spec, Problems& problems);
 void derive_batches(ExperimentSpec& spec, const Problems& problems);
 void check_batches(const ExperimentSpec& spec, Problems& problems);
 
+// reward_checks.cpp: the kind of reward and what it needs.
+void derive_reward(Reward& reward, const Problems& problems);
+void check_reward(const ExperimentSpec& spec, Problems& problems);
+
 // training_checks.cpp: the learning-rate schedule, the kind of loss, the debug modes.
 void derive_training(ExperimentSpec& spec, const Problems& problems);
 void check_training(const ExperimentSpec& spec, Problems& problems);

@@ -38,7 +38,7 @@ inline Limits count() {
 
 // What `reward.type` can be, and the rewards of evaluations with it.
 inline std::vector<std::string> reward_types() {
-  return {"position_match", "exact_match"};
+  return {"exact_match", "position_match", "numeric", "boxed", "f1", "choice", "regex", "command", "http"};
 }
 
 Section top_level();

@@ -80,15 +80,62 @@ Section data() {
 }
 
 Section reward() {
-  return {
-      "reward",
-      "How a sample is scored for training.",
-      {{.name = "type",
-        .field = FIELD(reward.type),
-        .doc =
-            "`exact_match`: 1 or 0. `position_match`: half for the share of right positions, half for an exact answer.",
-        .choices = reward_types(),
-        .required = true}}};
+  const Limits timeout = between(1, 7 * 86400e3);
+  return {"reward",
+          "How a sample is scored for training. docs/data-and-rewards.md has the rules of each type.",
+          {{.name = "type",
+            .field = FIELD(reward.type),
+            .doc = "`exact_match`: 1 or 0. `position_match`: half for the share of right positions, half for an exact "
+                   "answer. `numeric`: the answer's number. `boxed`: a mathematical answer in \\boxed{}. `f1`: words "
+                   "in common. `choice`: a letter. `regex`. `command`: a program of yours. `http`: a service.",
+            .choices = reward_types(),
+            .derived = "`command` or `http` when that is given; required otherwise, but for `loss_type: sft`"},
+           {.name = "pattern",
+            .field = FIELD(reward.pattern),
+            .doc = "`regex`: the expression (PCRE2); null = each sample's label is it."},
+           {.name = "command",
+            .field = FIELD(reward.command),
+            .doc = "`command`: the program and its arguments, without a shell. It reads and writes lines of JSON."},
+           {.name = "url", .field = FIELD(reward.url), .doc = "`http`: where samples are posted as JSON."},
+           {.name = "group_rm",
+            .field = FIELD(reward.group_rm),
+            .doc = "`command` and `http`: the samples of a prompt are scored together, in one call."},
+           {.name = "reward_key",
+            .field = FIELD(reward.reward_key),
+            .doc = "`command` and `http`: path of keys to the number in an answer (`score`, `result.score`)."},
+           {.name = "timeout",
+            .field = FIELD(reward.timeout),
+            .doc = "How long one call may take, retries included.",
+            .limits = timeout},
+           {.name = "max_missing_ratio",
+            .field = FIELD(reward.max_missing_ratio),
+            .doc = "Samples without a usable number do not train; a larger share of them in a rollout ends the run.",
+            .limits = between(0, 1)},
+           {.name = "num_workers",
+            .field = FIELD(reward.num_workers),
+            .doc = "`command`: processes of it that run at the same time.",
+            .limits = between(1, 1024)},
+           {.name = "startup_timeout",
+            .field = FIELD(reward.startup_timeout),
+            .doc = "`command`: added to the time of a fresh process's first call.",
+            .limits = timeout},
+           {.name = "max_restarts",
+            .field = FIELD(reward.max_restarts),
+            .doc = "`command`: how often one worker may be started again during the run.",
+            .limits = between(0, 1e6)},
+           {.name = "concurrency",
+            .field = FIELD(reward.concurrency),
+            .doc = "Calls at the same time, of each worker or of the service.",
+            .limits = between(0, 65536),
+            .derived = "1 of a worker, 64 of a service"},
+           {.name = "max_retries",
+            .field = FIELD(reward.max_retries),
+            .doc = "`http`: further attempts after a lost connection, a timeout, 429 or 5xx.",
+            .limits = between(0, 1000)},
+           {.name = "retry_backoff",
+            .field = FIELD(reward.retry_backoff),
+            .doc = "`http`: wait before the first of them; doubled each time.",
+            .limits = timeout}}};
 }
 
 namespace {

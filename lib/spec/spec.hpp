@@ -43,7 +43,20 @@ struct Data {
 };
 
 struct Reward {
-  std::string type;
+  std::optional<std::string> type;  // unset only where nothing is scored
+  std::optional<std::string> pattern;
+  std::vector<std::string> command;
+  std::optional<std::string> url;
+  bool group_rm = false;
+  std::string reward_key = "reward";
+  milliseconds timeout{60000};
+  double max_missing_ratio = 0.05;
+  int64_t num_workers = 4;
+  milliseconds startup_timeout{60000};
+  int64_t max_restarts = 100;
+  int64_t concurrency = 0;
+  int64_t max_retries = 5;
+  milliseconds retry_backoff{500};
   bool operator==(const Reward&) const = default;
 };
 

@@ -67,3 +67,30 @@ TEST_CASE("a gradient norm or loss that is not finite is a problem") {
   input.loss = std::nan("");
   CHECK(finds(input, "loss is not finite"));
 }
+
+TEST_CASE("a reference model that is not the model training begins with is found on the first step") {
+  StepCheckInput input = good();
+  ChecksOn on;
+  on.reference_is_start = true;
+  CHECK(step_problems(input, kLimits, on).empty());
+  input.kl_loss = -3e-6;
+  REQUIRE(step_problems(input, kLimits, on).size() == 1);
+  CHECK(step_problems(input, kLimits, on)[0].find("KL to the reference model is not zero") == 0);
+  input.kl_loss = std::nan("");
+  CHECK(step_problems(input, kLimits, on).size() == 1);
+  CHECK(step_problems(input, kLimits).empty());  // later rollouts move away from it
+  input.step_of_rollout = 1;
+  CHECK(step_problems(input, kLimits, on).empty());
+}
+
+TEST_CASE("what there is nothing to compare with is not checked") {
+  StepCheckInput input = good();
+  input.train_rollout_logprob_abs_diff = 3.0;
+  input.ppo_kl_abs = 2.0;
+  CHECK(step_problems(input, kLimits).size() == 2);
+  ChecksOn on;
+  on.engine_gap = on.first_step_kl = false;
+  CHECK(step_problems(input, kLimits, on).empty());
+  input.loss = std::nan("");
+  CHECK(step_problems(input, kLimits, on).size() == 1);
+}

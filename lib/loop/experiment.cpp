@@ -1,0 +1,192 @@
+#include "loop/experiment.hpp"
+
+#include <cmath>
+#include <utility>
+
+#include "base/error.hpp"
+#include "base/log.hpp"
+#include "base/random.hpp"
+#include "base/strings.hpp"
+#include "loop/evaluation.hpp"
+#include "loop/train_figures.hpp"
+
+namespace vime::loop {
+namespace {
+
+// Versions count pushes, and step k ends with the push of version k + 1: a run that goes on from step k sends the same
+// bytes under the same number again.
+weights::VersionLedger ledger_of(const std::optional<Checkpoint>& from) {
+  return from ? weights::VersionLedger(from->state.weight_version, from->state.weight_version)
+              : weights::VersionLedger();
+}
+
+}  // namespace
+
+Identity identity_of(const Prepared& prepared) {
+  return {prepared.spec.seed, prepared.data_fingerprint, arch::config_json(prepared.config, "float32")};
+}
+
+Experiment::Experiment(Prepared& prepared, const RunDirectory& directory, Processes& processes,
+                       report::MetricsWriter& metrics, report::ProgressLine* progress,
+                       const std::optional<Checkpoint>& from, const std::vector<Json>& earlier)
+    : prepared_(prepared),
+      spec_(prepared.spec),
+      directory_(directory),
+      processes_(processes),
+      metrics_(metrics),
+      progress_(progress),
+      identity_(identity_of(prepared)),
+      push_(processes.fleet(), processes.trainers(), ledger_of(from), spec_.ci_test),
+      rollouts_(prepared, directory, processes) {
+  if (from) state_ = from->state;
+  saved_step_ = first_step_ = state_.step;
+  for (const Json& line : earlier) {
+    const auto step = line["step"].get<int64_t>();
+    if (step > 0) rewards_.push_back(line.value("rollout/raw_reward", std::nan("")));
+    for (const spec::EvalDataset& set : spec_.eval.datasets) {
+      if (line.contains("eval/" + set.name)) eval_.record(set.name, step, line["eval/" + set.name].get<double>());
+    }
+  }
+  if (state_.step > 0) rewards_.push_back(state_.line.value("rollout/raw_reward", std::nan("")));
+}
+
+void Experiment::execute() {
+  start_ = step_start_ = SteadyClock::now();
+  finish_step();  // of the weights that there are: step 0, or the one that the checkpoint stands at
+  while (!is_last()) step();
+  if (prepared_.parts.trainers && saved_step_ != state_.step) save();
+}
+
+void Experiment::save_interrupted() {
+  if (prepared_.parts.trainers && saved_step_ != state_.step) save();
+}
+
+report::Summary Experiment::summary() const {
+  report::Summary summary;
+  summary.steps = state_.optimizer_steps;
+  summary.weight_version = push_.committed();
+  summary.eval = eval_.figures();
+  return summary;
+}
+
+bool Experiment::is_last() const {
+  return state_.step >= spec_.rollout.num_rollout;
+}
+
+void Experiment::step() {
+  step_start_ = SteadyClock::now();
+  processes_.supervisor().check();
+  // Only a step that was trained moves the state on: an interruption before that begins it anew.
+  LoopState next = state_;
+  next.line = Json::object();
+  next.weight_version = push_.committed();
+  const Rollout rollout = rollouts_.next(next, push_.committed());
+  next.line.update(rollout.metrics);
+  if (prepared_.parts.trainers) train(rollout.batch, next);
+  ++next.step;
+  state_ = std::move(next);
+  rewards_.push_back(rollout.raw_reward);
+  if (prepared_.parts.trainers && spec_.checkpoint.save_interval &&
+      state_.step % *spec_.checkpoint.save_interval == 0) {
+    save();
+  }
+  finish_step();
+}
+
+// Push, evaluation, and the step's line of metrics: what a run that goes on from this step's checkpoint does again.
+void Experiment::finish_step() {
+  const bool due = evaluation_is_due();
+  // Supervised training needs the engines for evaluations only.
+  if (prepared_.parts.pushes() && (due || spec_.algorithm.loss_type != "sft")) push_weights();
+  if (due) run_evaluations();
+  if (state_.step > 0) state_.line["perf/step_time"] = seconds_since(step_start_);
+  metrics_.write(state_.step, state_.line);
+  show_progress();
+}
+
+bool Experiment::evaluation_is_due() const {
+  if (!spec_.eval.eval_interval || !prepared_.parts.engines) return false;
+  if (state_.step == 0) return !spec_.eval.skip_eval_before_train;
+  if (!prepared_.parts.trainers) return false;  // the weights do not change
+  return is_last() || state_.step % *spec_.eval.eval_interval == 0;
+}
+
+void Experiment::train(const fs::path& batch, LoopState& next) {
+  const auto begin = SteadyClock::now();
+  const std::vector<Json> replies = processes_.trainers().call_all("/train", {{"batch", batch.string()}});
+  next.line["perf/train_time"] = seconds_since(begin);
+  ChecksOn on;
+  on.first_step_kl = spec_.algorithm.loss_type != "sft";
+  on.engine_gap = on.first_step_kl && !spec_.debug.load_rollout;
+  on.reference_is_start = next.step == 0 && spec_.algorithm.kl_loss_coef != 0.0 && !spec_.model.ref_load;
+  const TrainFigures figures =
+      train_figures(replies, next.step, {spec_.ci.kl_tolerance, spec_.ci.logprob_gap_tolerance}, on);
+  next.line.update(figures.metrics);
+  next.optimizer_steps += figures.optimizer_steps;
+  const bool stops = figures.nonfinite_steps > 0 && !spec_.trainer.skip_nonfinite;
+  if (!figures.problems.empty() && (spec_.ci_test || stops)) {
+    metrics_.write(next.step + 1, next.line);
+    throw Error(ErrorKind::check_failed, join(figures.problems, "\n"));
+  }
+  for (const std::string& problem : figures.problems) log::warning("loop", problem);
+}
+
+void Experiment::push_weights() {
+  const PushReport report = push_.run();
+  state_.line["weights/version"] = report.version;
+  state_.line["perf/update_weights_pause_time"] = report.pause_s;
+  state_.line["perf/update_weights_prepare_time"] = report.prepare_s;
+  state_.line["perf/update_weights_extra_bytes"] = report.extra_bytes;
+}
+
+void Experiment::run_evaluations() {
+  const auto begin = SteadyClock::now();
+  const uint64_t stream = mix_key(static_cast<uint64_t>(spec_.seed), kEvalStream);
+  for (size_t i = 0; i < spec_.eval.datasets.size(); ++i) {
+    const GenerateContext context{processes_.fleet(),   processes_.supervisor(), *prepared_.tokenizer,
+                                  processes_.rewards(), spec_.reward.group_rm,   mix_key(stream, i),
+                                  push_.committed()};
+    const EvalResult result = evaluate(context, spec_.eval.datasets[i], prepared_.eval_prompts[i],
+                                       spec_.rollout.rollout_stop_token_ids, spec_.reward.max_missing_ratio);
+    eval_.record(result.name, state_.step, result.score);
+    state_.line.update(to_json(result));
+    log::info("loop", "eval/" + result.name + " after " + std::to_string(state_.step) +
+                          " steps: " + format_number(result.score));
+  }
+  state_.line["perf/eval_time"] = seconds_since(begin);
+}
+
+void Experiment::save() {
+  const auto begin = SteadyClock::now();
+  const Json size = processes_.trainers().call(0, "/checkpoint_bytes", Json::object());
+  require_space(directory_.checkpoints(), static_cast<uint64_t>(json_int(size, "bytes", "trainer rank 0")),
+                state_.step);
+  const fs::path aside = directory_.checkpoint_aside(state_.step);
+  directory_.remove_partial_checkpoints();
+  make_directories(aside);
+  processes_.trainers().call(0, "/save", {{"dir", aside.string()}});
+  data::save_tokenizer(*prepared_.tokenizer, aside / "model");
+  write_loop_state(aside, prepared_.run_id, state_, identity_);
+  directory_.publish_checkpoint(state_.step, spec_.checkpoint.keep_last, spec_.checkpoint.keep_every);
+  saved_step_ = state_.step;
+  log::info("loop", "checkpoint of step " + std::to_string(state_.step) + " written in " +
+                        format_seconds(seconds_since(begin)));
+}
+
+void Experiment::show_progress() {
+  if (progress_ == nullptr || state_.step == first_step_) return;
+  const auto done = static_cast<double>(state_.step - first_step_);
+  const double per_step = seconds_since(start_) / done;
+  const double left = per_step * static_cast<double>(spec_.rollout.num_rollout - state_.step);
+  std::string text = "step " + std::to_string(state_.step) + "/" + std::to_string(spec_.rollout.num_rollout);
+  if (std::isfinite(rewards_.back())) text += "  reward " + format_number(rewards_.back(), 3);
+  if (prepared_.parts.trainers) {
+    if (spec_.algorithm.loss_type == "sft") text += "  loss " + format_number(state_.line.value("train/loss", 0.0), 3);
+    text += "  grad " + format_number(state_.line.value("train/grad_norm", 0.0), 3);
+  }
+  if (prepared_.parts.pushes()) text += "  version " + std::to_string(push_.committed());
+  text += "  " + format_seconds(per_step) + "/step  " + format_seconds(left) + " left";
+  progress_->update(text, SteadyClock::now());
+}
+
+}  // namespace vime::loop
