@@ -55,7 +55,6 @@ TEST_CASE("writing does not matter: spaces, commands, signs, zeros") {
                                                                {"5\\,\\mathrm{cm}", "5 \\text{ cm}"},
                                                                {"x=5", "5"},
                                                                {"x \\in [1,2]", "[1,2]"},
-                                                               {"x^2+1", "x^{2}+1"},
                                                                {"2\\cdot x", "2\\times x"},
                                                                {"007", "7"},
                                                                {"−3", "-3"},
@@ -63,7 +62,6 @@ TEST_CASE("writing does not matter: spaces, commands, signs, zeros") {
   for (const auto& [answer, label] : equal) {
     CAPTURE(answer);
     CAPTURE(label);
-    if (answer == "x^2+1") continue;  // no algebra, not even this
     CHECK(same(answer, label));
   }
 }
@@ -80,6 +78,13 @@ TEST_CASE("numbers agree by value: fractions, decimals, roots and pi") {
   CHECK(same("\\frac{\\pi}{2}", "0.5\\pi"));
   CHECK(same("1+\\sqrt{2}", "\\sqrt{2}+1"));
   CHECK(same("1024", "2^{10}"));
+  CHECK(same("1\\frac{1}{2}", "1.5"));  // a mixed number, no product
+  CHECK_FALSE(same("1\\frac{1}{2}", "0.5"));
+  CHECK_FALSE(same("0.5", "1\\frac{1}{2}"));
+  CHECK(same("3\\frac{\\pi}{2}", "1.5\\pi"));
+  CHECK(same("\\frac{1}{2}\\text{ meters}", "0.5"));
+  CHECK(same("5\\text{ cm}^2", "5"));
+  CHECK(same("100", "100\\text{ dollars}"));
   CHECK_FALSE(same("0.333", "\\frac{1}{3}"));
   CHECK_FALSE(same("5", "6"));
   CHECK_FALSE(same("1234568", "1234567"));
@@ -98,6 +103,7 @@ TEST_CASE("the task handed back is no answer") {
   CHECK_FALSE(same("(3)(4)", "12"));
   CHECK_FALSE(same("1,2,3,4", "4"));
   CHECK_FALSE(same("3 \\text{ or } 4", "4"));
+  CHECK_FALSE(same("3 \\text{ or } 4", "34"));
 }
 
 TEST_CASE("tuples and intervals compare in order with their brackets, sets and bare lists in any order") {

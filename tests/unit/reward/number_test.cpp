@@ -23,19 +23,42 @@ double last_value(const std::string& text) {
 }  // namespace
 
 TEST_CASE("numbers are read as people write them") {
-  const std::vector<Case> cases{
-      {"42", 42},         {"it is 42.", 42}, {"-7", -7},
-      {"+7", 7},          {"−7", -7},  // U+2212
-      {"x=-4", -4},       {"3-4", 4},  // a range, no sign
-      {"(5)-3", 3},       {"1,234", 1234},   {"1,234,567.5", 1234567.5},
-      {"12,34", 34},                          // no groups of three: a list
-      {"1,2,3", 3},       {"1234,567", 567},  // neither
-      {".5", 0.5},        {"2.50", 2.5},     {"1e3", 1000},
-      {"1.5E-3", 0.0015}, {"3/4", 0.75},     {"-1/2", -0.5},
-      {"1 1/2", 1.5},     {"-2 1/4", -2.25}, {"2 3/2", 1.5},  // no proper fraction: two numbers
-      {"$18", 18},        {"-$18", -18},     {"$-18", -18},
-      {"\\$18", 18},      {"€1,000", 1000},  {"50%", 50},
-      {"7 apples", 7},    {"**12**", 12},    {"10.", 10}};
+  const std::vector<Case> cases{{"42", 42},
+                                {"it is 42.", 42},
+                                {"-7", -7},
+                                {"+7", 7},
+                                {"−7", -7},  // U+2212
+                                {"x=-4", -4},
+                                {"3-4", 4},  // a range, no sign
+                                {"(5)-3", 3},
+                                {"1,234", 1234},
+                                {"1,234,567.5", 1234567.5},
+                                {"12,34", 34},  // no groups of three: a list
+                                {"1,2,3", 3},
+                                {"1234,567", 567},  // neither
+                                {".5", 0.5},
+                                {"2.50", 2.5},
+                                {"1e3", 1000},
+                                {"1.5E-3", 0.0015},
+                                {"3/4", 0.75},
+                                {"-1/2", -0.5},
+                                {"1 1/2", 1.5},
+                                {"-2 1/4", -2.25},
+                                {"2 3/2", 1.5},  // no proper fraction: two numbers
+                                {"$18", 18},
+                                {"-$18", -18},
+                                {"$-18", -18},
+                                {"\\$18", 18},
+                                {"€1,000", 1000},
+                                {"50%", 50},
+                                {"7 apples", 7},
+                                {"**12**", 12},
+                                {"3 x 10^5", 3e5},
+                                {"1.5\\times10^{-2}", 0.015},
+                                {"6×10^3", 6000},
+                                {"\\frac{3}{4}", 0.75},
+                                {"$-\\dfrac{1}{2}$", -0.5},
+                                {"10.", 10}};
   for (const Case& c : cases) {
     CAPTURE(c.text);
     CHECK(last_value(c.text) == doctest::Approx(c.value));
@@ -43,8 +66,8 @@ TEST_CASE("numbers are read as people write them") {
 }
 
 TEST_CASE("what is no number is passed over") {
-  for (const std::string text :
-       {"", "none", "H2O", "x_3", "version 1.2.3", "5/0", "3/0 of it", "1e999", "-", "$", "."}) {
+  for (const std::string text : {"", "none", "H2O", "x_3", "version 1.2.3", "5/0", "3/0 of it", "1e999", "2^10",
+                                 "10^{3}", "1x10^999", "\\frac{1}{0}", "-", "$", "."}) {
     CAPTURE(text);
     CHECK_FALSE(last_number(text));
   }

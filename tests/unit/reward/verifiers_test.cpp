@@ -50,6 +50,9 @@ TEST_CASE("numeric takes the last number, or the first after a marked answer") {
                         {"My answer = 7, not 8", "7", 1},
                         {"Answers vary, but 7", "7", 1},
                         {"42 is my answer: done", "42", 1},  // nothing follows the marker
+                        {"The answer is $\\frac{1}{2}$", "1", 0},
+                        {"The answer is $\\frac{1}{2}$", "0.5", 1},
+                        {"The answer is 2^10", "2", 0},
                         {"#### seven", "7", 0},
                         {"", "7", 0},
                         {"no idea", "7", 0},
@@ -132,6 +135,11 @@ TEST_CASE("choice takes the one letter that the response states") {
                        {"B", "(b)", 1},
                        {"A", "B", 0},
                        {"", "B", 0},
+                       {"The answer is B because A is wrong", "B", 1},
+                       {"The answer is not A, it is B", "A", 0},
+                       {"Answer: b", "B", 1},
+                       {"Answer: option C, since B is out", "C", 1},
+                       {"The answer is a dog", "A", 0},
                        {"Because", "B", 0},
                        {"K", "A", 0}});
 }
@@ -142,6 +150,9 @@ TEST_CASE("naming several letters is no choice, and the last of two statements c
                          {"A, B, C or D", label, 0},
                          {"(A)(B)(C)(D)", label, 0},
                          {"Answer: A or B or C or D", label, 0},
+                         {"Answer: A/B/C/D", label, 0},
+                         {"Answer: (A), (B), (C), (D)", label, 0},
+                         {"Answer: D C B A", label, 0},
                          {"\\boxed{A, B, C, D}", label, 0},
                          {"\\boxed{ABCD}", label, 0}});
   }
