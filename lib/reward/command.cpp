@@ -23,7 +23,7 @@
 #include "base/log.hpp"
 #include "base/strings.hpp"
 #include "reward/answer.hpp"
-#include "reward/rewards.hpp"
+#include "reward/scorer.hpp"
 #include "reward/worker.hpp"
 
 namespace vime::reward {

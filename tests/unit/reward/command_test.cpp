@@ -366,6 +366,13 @@ TEST_CASE("the example reward in Python scores a numeric answer") {
   CHECK(result[3].value == 1.0);
 }
 
+TEST_CASE("the guide shows the example as it is") {
+  const std::string source = VIME_SOURCE_DIR;
+  const std::string program = read_file(source + "/configs/rewards/word_problem.py");
+  const std::string code = program.substr(program.find("import json"));
+  CHECK(read_file(source + "/docs/data-and-rewards.md").find("```python\n" + code + "```") != std::string::npos);
+}
+
 TEST_CASE("options that cannot be are refused with the key") {
   const auto refusal = [](const std::function<void(RewardOptions&)>& change) {
     RewardOptions options;
