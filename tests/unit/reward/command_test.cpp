@@ -393,5 +393,4 @@ TEST_CASE("options that cannot be are refused with the key") {
   CHECK(refusal([](RewardOptions& o) { o.num_workers = 0; }).find("reward.num_workers: expected 1 to") == 0);
   CHECK(refusal([](RewardOptions& o) { o.reward_key = ".a"; }).find("reward.reward_key") == 0);
   CHECK(refusal([](RewardOptions& o) { o.timeout = milliseconds(0); }).find("reward.timeout") == 0);
-  CHECK(refusal([](RewardOptions& o) { o.pattern = "(", o.type = "regex"; }).find("regular expression") == 0);
 }

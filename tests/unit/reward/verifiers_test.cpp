@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "base/error.hpp"
+#include "base/random.hpp"
 #include "reward/builtin.hpp"
 
 using namespace vime;
@@ -163,38 +163,6 @@ TEST_CASE("a label that is no letter from A to J is no label for choice") {
   for (const std::string label : {"", "AB", "K", "7", "the first"}) CHECK_FALSE(choice("A", label));
 }
 
-TEST_CASE("a regular expression matches anywhere, and its group is held against the label") {
-  CHECK(Regex("ca+t").score("a caaat", std::nullopt).value == 1.0);
-  CHECK(Regex("^cat$").score("a cat", std::nullopt).value == 0.0);
-  const Regex answer("answer:\\s*(\\w+)");
-  CHECK(answer.score("answer: 7", "7").value == 1.0);
-  CHECK(answer.score("answer: 7 answer: 8", "7").value == 0.0);  // the last match counts
-  CHECK(answer.score("answer: 7 answer: 8", " 8 ").value == 1.0);
-  CHECK(answer.score("none", "7").value == 0.0);
-  CHECK(Regex("x*").score("", "x").value == 1.0);
-  CHECK(Regex("(x*)").score("é\xff", "").value == 1.0);  // empty matches and bytes that are not UTF-8 end
-}
-
-TEST_CASE("a wrong expression is refused with its place, and as a label it is a bad label") {
-  try {
-    Regex regex("a(b");
-    FAIL("accepted");
-  } catch (const Error& e) {
-    CHECK(e.kind() == ErrorKind::refused);
-    CHECK(e.message().find("offset 3") != std::string::npos);
-  }
-  const Score score = Builtins("").score("regex", {"", "ab", "a(b"});
-  CHECK_FALSE(score.value);
-  CHECK(score.why == Missing::bad_label);
-}
-
-TEST_CASE("an expression that takes too many steps gives no score") {
-  const std::string hostile(16000, 'a');
-  const Score score = Regex("(a+)+[bc]").score(hostile, std::nullopt);
-  CHECK_FALSE(score.value);
-  CHECK(score.why == Missing::limit);
-}
-
 TEST_CASE("a response of a megabyte takes linear time in every built-in") {
   const std::vector<std::string> hostile = {std::string(1000000, '9'),
                                             std::string(1000000, '('),
@@ -223,4 +191,29 @@ TEST_CASE("a response of a megabyte takes linear time in every built-in") {
   // 17 responses x 7 rewards x 3 labels at some 10 ms each on a slow and busy machine, sanitizers included; a quadratic
   // one would take minutes by itself.
   CHECK(std::chrono::steady_clock::now() - start < std::chrono::seconds(60));
+}
+
+TEST_CASE(
+    "random pieces of answers give a number from 0 to 1 or nothing, and compare equal to themselves where boxed") {
+  const std::vector<std::string> pieces = {
+      "\\boxed{", "\\frac", "\\sqrt", "\\text{", "{",       "}",  "(",  ")", "[", "]",  "\\{",  "\\}", "\\cup", "\\pi",
+      "1",        "2",      "0",      ".",       ",",       "-",  "+",  "^", "/", "*",  "$",    "%",   " ",     "A",
+      "B",        "x",      "km",     "####",    "answer ", "is", "1e", "=", "€", "\\", "\xff", "\n"};
+  const Builtins builtins("");
+  for (uint64_t i = 0; i < 20000; ++i) {
+    std::string texts[2];
+    for (uint64_t side = 0; side < 2; ++side) {
+      const uint64_t length = mix_key(i, side) % 12;
+      for (uint64_t k = 0; k < length; ++k) texts[side] += pieces[mix_key(i, side, k) % pieces.size()];
+    }
+    CAPTURE(texts[0]);
+    CAPTURE(texts[1]);
+    for (const std::string& type : builtin_names()) {
+      const Score score = builtins.score(type, {"", texts[0], texts[1]});
+      if (score.value && (*score.value < 0.0 || *score.value > 1.0)) FAIL_CHECK(type);
+      if (!score.value && (score.why == Missing::none || score.problem.empty())) FAIL_CHECK(type);
+    }
+    const std::string box = "\\boxed{" + texts[1] + "}";
+    if (last_boxed(box) == texts[1] && boxed(box, box).value_or(1.0) != 1.0) FAIL_CHECK("not equal to itself");
+  }
 }
