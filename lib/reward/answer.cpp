@@ -66,22 +66,31 @@ std::string with_finite_numbers(const std::string& text) {
   return out;
 }
 
+// Never prints a list or an object whole: printing is recursive, and the answer may be nested half a million deep.
+std::string shown(const Json& value) {
+  if (value.is_array()) return "a list of " + std::to_string(value.size());
+  if (value.is_object()) return "an object";
+  return quote(value.dump(-1, ' ', false, Json::error_handler_t::replace));
+}
+
 Score no_number(const Json& value, const std::string& key) {
   if (value.is_null()) return no_score(Missing::null, "\"" + key + "\" is null");
   if (value.is_string() && value.get_ref<const std::string&>() == kNotFiniteValue)
     return no_score(Missing::not_finite, "\"" + key + "\" is NaN, infinite, or larger than any number");
-  return no_score(Missing::not_numeric, "\"" + key + "\": expected a number, found " +
-                                            quote(value.dump(-1, ' ', false, Json::error_handler_t::replace)));
+  return no_score(Missing::not_numeric, "\"" + key + "\": expected a number, found " + shown(value));
 }
 
 Score absent(const Json& answer, const std::string& key) {
-  if (answer.is_object() && answer.contains("error")) {
+  if (answer.contains("error")) {
     const Json& error = answer.at("error");
     return no_score(Missing::failed,
-                    "the answer says: " + quote(error.is_string() ? error.get<std::string>() : error.dump()));
+                    "the answer says: " + (error.is_string() ? quote(error.get<std::string>()) : shown(error)));
   }
-  return no_score(Missing::absent, "the answer has no \"" + key +
-                                       "\": " + quote(answer.dump(-1, ' ', false, Json::error_handler_t::replace)));
+  std::vector<std::string> keys;
+  for (const auto& item : answer.items()) {
+    if (keys.size() < 8) keys.push_back(item.key());
+  }
+  return no_score(Missing::absent, "the answer has no \"" + key + "\"; its keys are " + quote(join(keys, ", ")));
 }
 
 // The score in `value`: a number, or an object in which `key` leads to one.
@@ -129,10 +138,9 @@ std::vector<Score> read_answer(const Json& answer, size_t items, bool grouped, c
   if (is_object && !answer.contains("rewards")) return std::vector<Score>(items, absent(answer, "rewards"));
   const Json& list = is_object ? answer.at("rewards") : answer;
   if (!list.is_array() || list.size() != items) {
-    const std::string found = list.is_array() ? "a list of " + std::to_string(list.size())
-                                              : quote(list.dump(-1, ' ', false, Json::error_handler_t::replace));
-    return std::vector<Score>(items, no_score(Missing::malformed, "rewards of a group: expected a list of " +
-                                                                      std::to_string(items) + ", found " + found));
+    return std::vector<Score>(
+        items, no_score(Missing::malformed,
+                        "rewards of a group: expected a list of " + std::to_string(items) + ", found " + shown(list)));
   }
   std::vector<Score> scores;
   for (const Json& entry : list) scores.push_back(score_in(entry, reward_key));

@@ -148,8 +148,8 @@ bool same(std::string_view answer, std::string_view label, int depth) {
   return is_list && same_elements(taken, right, depth);
 }
 
-// "5\text{cm}" -> "5", "\text{yes}" -> "yes"; a text after a number is a unit.
-std::string without_text(std::string_view normal, bool drop_units) {
+// "\text{yes}" -> "yes", "5\text{cm}" -> "5cm".
+std::string without_text(std::string_view normal) {
   constexpr std::string_view kText = "\\text{";
   std::string out;
   for (size_t at = 0; at < normal.size();) {
@@ -158,20 +158,34 @@ std::string without_text(std::string_view normal, bool drop_units) {
       continue;
     }
     const size_t end = std::min(normal.find('}', at), normal.size());
-    const bool is_unit = !out.empty() && std::isdigit(static_cast<unsigned char>(out.back()));
-    if (!is_unit || !drop_units) out += normal.substr(at + kText.size(), end - at - kText.size());
+    out += normal.substr(at + kText.size(), end - at - kText.size());
     at = std::min(end + 1, normal.size());
   }
   return out;
 }
 
+// Where a unit begins: a \text{} behind a number, with nothing after it but a power. Nothing when there is none.
+std::optional<size_t> unit_begin(std::string_view normal) {
+  const size_t at = normal.rfind("\\text{");
+  if (at == std::string_view::npos || at == 0) return std::nullopt;
+  const char before = normal[at - 1];
+  if (!std::isdigit(static_cast<unsigned char>(before)) && before != '}' && before != ')') return std::nullopt;
+  const size_t close = normal.find('}', at);
+  if (close == std::string_view::npos) return std::nullopt;
+  const std::string_view rest = normal.substr(close + 1);
+  if (!rest.empty() && (rest[0] != '^' || rest.size() > 4)) return std::nullopt;
+  return at;
+}
+
 }  // namespace
 
 bool same_latex(std::string_view answer, std::string_view label) {
-  const std::string wanted = without_text(label, false);
-  if (same(without_text(answer, false), wanted, 0)) return true;
-  const bool label_has_unit = wanted != without_text(label, true);
-  return !label_has_unit && same(without_text(answer, true), wanted, 0);
+  const std::optional<size_t> answer_unit = unit_begin(answer), label_unit = unit_begin(label);
+  if (answer_unit.has_value() != label_unit.has_value()) {
+    answer = answer.substr(0, answer_unit.value_or(answer.size()));
+    label = label.substr(0, label_unit.value_or(label.size()));
+  }
+  return same(without_text(answer), without_text(label), 0);
 }
 
 std::optional<double> boxed(std::string_view response, std::string_view label) {

@@ -46,6 +46,43 @@ std::optional<char> only_letter(std::string_view text) {
   return letter;
 }
 
+// Whether another letter is named right behind the one that ends before `at`: "A, B", "A or B", "A B", "(A)(B)".
+bool names_another(std::string_view text, size_t at, char letter) {
+  for (;;) {
+    while (at < text.size() && std::string_view(" \t,/&;().[]").find(text[at]) != std::string_view::npos) ++at;
+    const std::string_view rest = text.substr(at);
+    if (rest.substr(0, 3) == "or " || rest.substr(0, 4) == "and ") {
+      at += rest[0] == 'o' ? 3 : 4;
+      continue;
+    }
+    return at < text.size() && is_choice(text[at]) && text[at] != letter && !is_word_byte(text, at + 1) &&
+           !is_english_word(text, at);
+  }
+}
+
+// The letter that comes at once, behind words that only lead to it: ": (B) because A is wrong". Small letters count
+// where the line ends with them.
+std::optional<char> direct_letter(std::string_view line) {
+  constexpr std::string_view kLeading[] = {"is", "option", "choice",  "should", "would",
+                                           "be", "the",    "correct", "letter"};
+  size_t at = 0;
+  for (bool moved = true; moved;) {
+    moved = false;
+    while (at < line.size() && std::string_view(" \t:*(\"'$[{`=").find(line[at]) != std::string_view::npos) ++at;
+    for (const std::string_view word : kLeading) {
+      if (line.substr(at, word.size()) != word || is_word_byte(line, at + word.size())) continue;
+      at += word.size();
+      moved = true;
+    }
+  }
+  if (at >= line.size() || is_word_byte(line, at + 1)) return std::nullopt;
+  const char upper = static_cast<char>(std::toupper(static_cast<unsigned char>(line[at])));
+  const bool ends_line = line.find_first_not_of(" .)*\"'$]}`", at + 1) == std::string_view::npos;
+  if (!is_choice(ends_line ? upper : line[at]) || is_english_word(line, at)) return std::nullopt;
+  if (names_another(line, at + 1, upper)) return std::nullopt;
+  return upper;
+}
+
 std::string_view first_line(std::string_view text) {
   const size_t begin = text.find_first_not_of(" \t\r\n:*");
   if (begin == std::string_view::npos) return "";
@@ -91,8 +128,8 @@ std::optional<char> stated_letter(std::string_view response) {
   }
   if (const auto rest = after_answer(response)) {
     const std::string_view line = first_line(*rest);
-    const std::optional<char> letter = only_letter(line);
-    if (letter) return letter;
+    if (const std::optional<char> letter = direct_letter(line)) return letter;
+    if (const std::optional<char> letter = only_letter(line)) return letter;
   }
   return only_letter(last_line(response));
 }

@@ -8,6 +8,8 @@
 // - it writes anything that is no answer to a call it holds, or a line beyond 1 MiB: its calls get no number
 // (malformed);
 //   it is killed and started again, for its output is out of step
+// Before the first answer of the run no call is given up for a death or for such a line: the command, not the sample,
+// is at fault, and that is an error of its own:
 // - it cannot be executed; or ends three times in a row without an answer before the first answer of the run, or ten
 //   times later; or needs more than max_restarts: Error{process_failed}
 #include <poll.h>
@@ -21,7 +23,7 @@
 #include "base/log.hpp"
 #include "base/strings.hpp"
 #include "reward/answer.hpp"
-#include "reward/rewards.hpp"
+#include "reward/scorer.hpp"
 #include "reward/worker.hpp"
 
 namespace vime::reward {
@@ -231,8 +233,10 @@ void CommandScorer::take(Worker& worker, const std::string& line) {
 }
 
 void CommandScorer::refuse(Worker& worker, const std::string& fault) {
-  for (auto& [id, call] : worker.calls) finish(call, Missing::malformed, "the " + shown_command() + " " + fault);
-  worker.calls.clear();
+  if (ever_answered_) {
+    for (auto& [id, call] : worker.calls) finish(call, Missing::malformed, "the " + shown_command() + " " + fault);
+    worker.calls.clear();
+  }
   end(worker, Fault::broke_protocol, fault + " (its stdout is for answers, all else goes to stderr)");
 }
 
@@ -301,7 +305,7 @@ void CommandScorer::settle_left(Worker& worker, const std::string& how) {
   const bool died = worker.fault == Fault::none || worker.fault == Fault::closed_stdout;
   for (auto at = worker.calls.rbegin(); at != worker.calls.rend(); ++at) {
     Call& call = at->second;
-    if (died && ++call.deaths > 1) {
+    if (died && ever_answered_ && ++call.deaths > 1) {
       finish(call, Missing::failed, "the " + shown_command() + " died over it twice, last: " + how);
       continue;
     }

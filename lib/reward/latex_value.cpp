@@ -1,3 +1,5 @@
+#include <algorithm>
+#include <cctype>
 #include <charconv>
 #include <cmath>
 #include <numbers>
@@ -98,7 +100,25 @@ class Evaluation {
     }
     if (take("\\sqrt")) return root();
     if (take("\\pi")) return std::isalpha(static_cast<unsigned char>(peek())) ? fail() : std::numbers::pi;
-    return figure();
+    const double value = figure();
+    return value == std::floor(value) ? value + mixed_fraction() : value;
+  }
+
+  // "1\frac{1}{2}" is one and a half, no product. Otherwise nothing is taken.
+  double mixed_fraction() {
+    const size_t start = at_;
+    double above = 0.0, below = 0.0;
+    if (take("\\frac{") && whole(above) && take("}{") && whole(below) && take("}") && below > above)
+      return above / below;
+    at_ = start;
+    return 0.0;
+  }
+  bool whole(double& value) {
+    const size_t end = std::min(text_.find_first_not_of("0123456789", at_), text_.size());
+    const auto result = std::from_chars(text_.data() + at_, text_.data() + end, value, std::chars_format::fixed);
+    const bool found = result.ec == std::errc() && end > at_;
+    at_ = end;
+    return found;
   }
 
   double root() {

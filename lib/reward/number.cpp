@@ -81,6 +81,45 @@ std::optional<double> read_denominator(std::string_view text, size_t& at) {
   return value ? value : 0.0;  // out of range counts as zero: no number
 }
 
+// Behind "3": " x 10^5", "\times10^{5}". Sets `at` behind it.
+std::optional<double> read_power_of_ten(std::string_view text, size_t& at) {
+  size_t end = starts(text, at, " ") ? at + 1 : at;
+  const auto take = [&](std::string_view what) {
+    if (!starts(text, end, what)) return false;
+    end += what.size();
+    return true;
+  };
+  if (!take("x") && !take("×") && !take("*") && !take("\\times") && !take("\\cdot")) return std::nullopt;
+  take(" ");
+  if (!take("10^")) return std::nullopt;
+  const bool braced = take("{");
+  const bool negative = take("-") || take("−");
+  const size_t stop = skip_digits(text, end);
+  const auto power = to_double(std::string(text.substr(end, stop - end)));
+  end = stop;
+  if (!power || (braced && !take("}"))) return std::nullopt;
+  at = end;
+  return std::pow(10.0, negative ? -*power : *power);
+}
+
+// "\frac{3}{4}", \dfrac and \tfrac alike, at `at`; digits only. Not finite over zero.
+std::optional<Number> read_latex_fraction(std::string_view text, size_t at) {
+  size_t end = at + 1;
+  if (starts(text, end, "d") || starts(text, end, "t")) ++end;
+  if (!starts(text, end, "frac{")) return std::nullopt;
+  end += 5;
+  const size_t top_end = skip_digits(text, end);
+  const auto top = to_double(std::string(text.substr(end, top_end - end)));
+  if (!top || !starts(text, top_end, "}{")) return std::nullopt;
+  const size_t bottom_end = skip_digits(text, top_end + 2);
+  const auto bottom = to_double(std::string(text.substr(top_end + 2, bottom_end - top_end - 2)));
+  if (!bottom || !starts(text, bottom_end, "}")) return std::nullopt;
+  Number number;
+  number.end = bottom_end + 1;
+  number.value = *top / *bottom;
+  return number;
+}
+
 // Sign and currency sign, in either order, that end at `at`; sets where the number begins.
 bool read_sign(std::string_view text, size_t at, Number& number) {
   constexpr std::string_view kCurrencies[] = {"\\$", "$", "€", "£", "¥"};
@@ -130,6 +169,10 @@ std::optional<Number> number_at(std::string_view text, size_t at, size_t& next) 
   Number number;
   std::string plain;
   next = number.end = read_figures(text, at, plain, number.whole);
+  if (starts(text, next, "^")) {  // a power: neither its base nor its exponent is meant
+    next = skip_digits(text, starts(text, next + 1, "{") ? next + 2 : next + 1);
+    return std::nullopt;
+  }
   const bool is_versions = starts(text, next, ".") && is_digit(text, next + 1);
   while (starts(text, next, ".") && is_digit(text, next + 1)) next = skip_digits(text, next + 1);
   const std::optional<double> figures = to_double(plain);
@@ -142,6 +185,11 @@ std::optional<Number> number_at(std::string_view text, size_t at, size_t& next) 
     number.value /= *below;
     number.whole = false;
     number.end = end;
+  } else if (const std::optional<double> power = read_power_of_ten(text, end)) {
+    if (!std::isfinite(number.value * *power)) return std::nullopt;
+    number.value *= *power;
+    number.whole = false;
+    number.end = next = end;
   } else if (number.whole && starts(text, number.end, " ") && is_digit(text, number.end + 1)) {
     size_t top_end = skip_digits(text, number.end + 1);
     const auto top = to_double(std::string(text.substr(number.end + 1, top_end - number.end - 1)));
@@ -166,6 +214,18 @@ std::optional<Number> number_at(std::string_view text, size_t at, size_t& next) 
 
 std::optional<Number> next_number(std::string_view text, size_t from) {
   for (size_t at = from; at < text.size();) {
+    if (text[at] == '\\') {
+      if (std::optional<Number> number = read_latex_fraction(text, at)) {
+        if (!std::isfinite(number->value)) {
+          at = number->end;
+          continue;
+        }
+        const bool negative = read_sign(text, at, *number);
+        if (negative) number->value = -number->value;
+        read_suffix(text, *number);
+        return number;
+      }
+    }
     const bool is_point = text[at] == '.' && is_digit(text, at + 1);
     if (!is_digit(text, at) && !is_point) {
       ++at;

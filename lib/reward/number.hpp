@@ -2,8 +2,9 @@
 //
 // A number is: an optional sign (a minus between two figures, as in "3-4", is none) and currency sign; digits, with
 // thousands separators in groups of three if any, or a decimal part, or both; an optional exponent "e-5". Directly
-// after it may stand a denominator ("3/4"), after a whole number and one space a proper fraction ("1 1/2"), and then a
-// percent sign or a unit. Digits that touch a letter ("H2O"), figures with two points ("1.2.3"), and a denominator of
+// after it may stand a denominator ("3/4"), a power of ten ("3 x 10^5", "3\times10^{5}"), after a whole number and one
+// space a proper fraction ("1 1/2"), and then a percent sign or a unit. \frac{3}{4} of whole numbers is a number too.
+// Digits that touch a letter ("H2O"), figures with two points ("1.2.3"), other powers ("2^10") and a denominator of
 // zero are no numbers.
 #pragma once
 

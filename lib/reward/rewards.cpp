@@ -7,6 +7,7 @@
 
 #include "base/error.hpp"
 #include "reward/builtin.hpp"
+#include "reward/scorer.hpp"
 #include "reward/verifiers.hpp"
 
 namespace vime::reward {
@@ -140,7 +141,7 @@ void check_options(const RewardOptions& options) {
     throw Error(ErrorKind::refused, "reward.command: missing; reward.type \"command\" needs a program",
                 "reward: {type: command, command: [python3, my_reward.py]}");
   }
-  if (options.type == "http" && options.url.rfind("http://", 0) != 0 && options.url.rfind("https://", 0) != 0)
+  if (options.type == "http" && options.url.rfind("http://", 0) != 0)
     throw Error(ErrorKind::refused, "reward.url: expected http://host:port/path, found \"" + options.url + "\"");
   if (options.group && !is_external(options.type))
     throw Error(ErrorKind::refused,

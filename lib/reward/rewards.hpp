@@ -1,8 +1,9 @@
 // The rewards of a run: built-ins, the user's command, or a service, behind one queue. Samples are scored one by one
 // unless `group` asks otherwise, so that a slow one holds nobody back; a group is delivered when all of its own have
 // their scores. All calls come from one thread, and results are delivered on it, from within poll() and finish().
-// Nothing but finish() blocks. The command's processes are started and ended through WorkerLauncher and are told to end
-// by the destructor; what their end means is answer.hpp's and command.cpp's business.
+// Nothing but finish() blocks; groups that are not delivered when the object goes are dropped. The command's processes
+// are started and ended through WorkerLauncher and are told to end by the destructor; what their end means is
+// answer.hpp's and command.cpp's business.
 #pragma once
 
 #include <chrono>
@@ -31,7 +32,7 @@ struct RewardOptions {
   std::vector<std::string> command;  // the program and its arguments; never a shell
   int num_workers = 4;
   milliseconds startup_timeout{60000};  // added to the timeout of the first call of a fresh worker
-  int max_restarts = 100;               // of each worker over the run
+  int max_restarts = 1000;              // of each worker over the run
   std::string role = "reward";          // workers are "<role>-0", "<role>-1", ...
   std::string log_folder;               // stderr of worker i goes to <log_folder>/<role>-<i>.log
   std::string cwd;                      // "" = the caller's
@@ -54,20 +55,6 @@ struct RewardCounters {
   int64_t worker_ends = 0;  // workers that died, hung or broke the protocol
   int64_t late = 0;         // calls that were over their deadline
 };
-
-// What scores outside of this process: the command or the service. For rewards.cpp.
-class Scorer {
- public:
-  using Done = std::function<void(std::vector<Score>)>;
-  virtual ~Scorer() = default;
-  virtual void submit(std::vector<ScoreItem> items, Done done) = 0;
-  virtual void poll() = 0;                      // calls `done` of what has come
-  virtual void wait(milliseconds timeout) = 0;  // until poll() may have something to do
-  virtual void cancel() = 0;                    // every open call ends now, without a number
-  virtual void count(RewardCounters& counters) const = 0;
-};
-std::unique_ptr<Scorer> make_command_scorer(const RewardOptions& options, WorkerLauncher launcher);
-std::unique_ptr<Scorer> make_service_scorer(const RewardOptions& options);
 
 class Rewards {
  public:

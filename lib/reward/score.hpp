@@ -15,10 +15,10 @@ namespace vime::reward {
 struct ScoreItem {
   std::string prompt;
   std::string response;
-  std::string label;
-  std::string metadata;  // JSON text of the data set's line, or ""
-  std::string type;      // this sample's own reward type, or "" for the run's
-  int64_t sample = 0;    // named in errors and told to commands and services
+  std::string label = {};
+  std::string metadata = {};  // JSON text of the data set's line, or ""
+  std::string type = {};      // this sample's own reward type, or "" for the run's
+  int64_t sample = 0;         // named in errors and told to commands and services
 };
 
 // Why there is no number.

@@ -10,7 +10,7 @@
 #include "base/strings.hpp"
 #include "http/client.hpp"
 #include "reward/answer.hpp"
-#include "reward/rewards.hpp"
+#include "reward/scorer.hpp"
 
 namespace vime::reward {
 namespace {

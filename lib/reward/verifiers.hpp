@@ -34,16 +34,19 @@ std::optional<double> numeric(std::string_view response, std::string_view label)
 
 // 1 when the content of the response's last \boxed{...} is the label, which may be boxed itself. An unclosed last box
 // is no answer. Both sides are brought to one form (latex.hpp) and then agree when they are the same text or when
-// - both are numbers of equal value: fractions, decimals, roots and multiples of pi. A response that is a sum, product,
+// - both are numbers of equal value: fractions, mixed numbers, decimals, roots and multiples of pi. A response that is
+// a sum, product,
 //   power or difference counts as a number only where the label uses that operator, and a whole-number label asks for a
 //   plain number: the task handed back ("12*13", "24/2") is no answer.
+// - a unit in \text{} behind a number stands on one side only; where both have one, it must be the same text
 // - both are tuples or intervals with the same brackets and equal elements in order, sets or bare lists with equal
 //   elements in any order, or unions of such.
 std::optional<double> boxed(std::string_view response, std::string_view label);
 
 // 1 when the letter that the response states is the label, a letter A to J ("B", "(b)", "B."). The statement is the
-// content of the last \boxed{...}; else what follows the last "answer"; else the last line that is not empty. It must
-// name one letter: "A or B", "A B C D" and "A, B" are none. "I" and "A" before a small-letter word are words.
+// content of the last \boxed{...}; else the line behind the last "answer", where a letter that comes at once counts
+// ("is (B), because A is wrong"); else the last line that is not empty. Otherwise it must name one letter: "A or B",
+// "A B C D" and "A, B" are none. "I" and "A" before a small-letter word are words.
 std::optional<double> choice(std::string_view response, std::string_view label);
 
 // A compiled regular expression (PCRE2, UTF-8). `score` looks at the last 16 KiB of the response, and gives no score

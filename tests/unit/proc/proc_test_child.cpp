@@ -121,6 +121,17 @@ int run_signal(const Arguments& arguments) {
   return 1;
 }
 
+// Gives back each line with its own word before it; says its last word on stderr at the end of the input.
+int run_echo(const Arguments& arguments) {
+  char line[256];
+  while (std::fgets(line, sizeof line, stdin) != nullptr) {
+    std::printf("%s %s", arguments.at(0).c_str(), line);
+    std::fflush(stdout);
+  }
+  std::fprintf(stderr, "end of input\n");
+  return 0;
+}
+
 int run_arguments(const Arguments& arguments) {
   for (const std::string& argument : arguments) std::printf("<%s>\n", argument.c_str());
   return 0;
@@ -270,6 +281,7 @@ const std::map<std::string, int (*)(const Arguments&)> kModes{
     {"double-fork", run_double_fork},
     {"print", run_print},
     {"signal", run_signal},
+    {"echo", run_echo},
     {"arguments", run_arguments},
     {"environment", run_environment},
     {"descriptors", run_descriptors},

@@ -62,3 +62,33 @@ TEST_CASE("an unknown reward is refused with the nearest name") {
     CHECK(e.message().find("position_match") != std::string::npos);
   }
 }
+
+TEST_CASE("another trainer's word for a reward is answered with vime's") {
+  try {
+    make_reward("deepscaler");
+    FAIL("accepted");
+  } catch (const Error& e) {
+    CHECK(e.hint() == "did you mean \"boxed\"?");
+  }
+}
+
+TEST_CASE("samples without a number are counted by reason and are an error above the ratio") {
+  Tally tally;
+  check_missing(tally, 0.0);
+  for (int i = 0; i < 18; ++i) tally.add(score_of(0.5));
+  check_missing(tally, 0.0);
+  tally.add(no_score(Missing::timeout, "sample 4: no answer"));
+  tally.add(score_of(std::nan("")));
+  CHECK(tally.scored == 18);
+  CHECK(tally.without_number() == 2);
+  CHECK(tally.by_reason() == "1 not_finite, 1 timeout");
+  check_missing(tally, 0.1);
+  try {
+    check_missing(tally, 0.05);
+    FAIL("accepted");
+  } catch (const Error& e) {
+    CHECK(e.kind() == ErrorKind::process_failed);
+    CHECK(e.message().find("2 of 20 samples got no reward (1 not_finite, 1 timeout)") != std::string::npos);
+    CHECK(e.message().find("sample 4: no answer") != std::string::npos);
+  }
+}
