@@ -65,6 +65,9 @@ TEST_CASE("a line over the limit is told, cut, and the next one is whole") {
   REQUIRE(big.lines.size() == 3);
   CHECK(big.lines[0] == large);
   CHECK(big.lines[2] == large);
+  // The second line crosses a chunk; the CR behind its first ten bytes is no end of it.
+  const Read cut = read_all(folder.write("c", std::string((1 << 20) - 4, 'x') + "\nyyyyyyyyyy\rz\n"), 10);
+  CHECK(cut.too_long == std::vector<int64_t>{1, 2});
 }
 
 TEST_CASE("lines that cross chunks come out whole, plain and packed, whatever their lengths") {
