@@ -1,11 +1,12 @@
-#include "reward/reward.hpp"
-
 #include <doctest/doctest.h>
 
 #include <cmath>
 #include <limits>
 
 #include "base/error.hpp"
+#include "reward/builtin.hpp"
+#include "reward/score.hpp"
+#include "reward/verifiers.hpp"
 
 using namespace vime;
 using namespace vime::reward;
@@ -43,33 +44,27 @@ TEST_CASE("what is no sane number is never accepted as a reward") {
   CHECK_FALSE(accepted(1e308));
 }
 
-TEST_CASE("a reward made by name scores items in their order") {
-  const std::vector<ScoreItem> items = {{"4321=", "1234", "1234"}, {"1111=", "1112", "1111"}, {"1=", "", "1"}};
-  const auto exact = make_reward("exact_match")->score(items);
-  CHECK(exact == std::vector<std::optional<double>>{1.0, 0.0, 0.0});
-  const auto positions = make_reward("position_match")->score(items);
-  CHECK(positions == std::vector<std::optional<double>>{1.0, 0.375, 0.0});
-  for (const std::string& name : reward_names()) CHECK(make_reward(name)->score({}).empty());
+TEST_CASE("a built-in reward is found by its name, and each has one") {
+  const Builtins builtins("");
+  const ScoreItem item{.response = "1112", .label = "1111"};
+  CHECK(builtins.score("exact_match", item).value == 0.0);
+  CHECK(builtins.score("position_match", item).value == 0.375);
+  for (const std::string& name : builtin_names()) CHECK(is_builtin(name));
+  CHECK_FALSE(is_builtin("command"));
 }
 
-TEST_CASE("an unknown reward is refused with the nearest name") {
-  try {
-    make_reward("exact_mach");
-    FAIL("accepted");
-  } catch (const Error& e) {
-    CHECK(e.kind() == ErrorKind::refused);
-    CHECK(e.hint() == "did you mean \"exact_match\"?");
-    CHECK(e.message().find("position_match") != std::string::npos);
-  }
-}
-
-TEST_CASE("another trainer's word for a reward is answered with vime's") {
-  try {
-    make_reward("deepscaler");
-    FAIL("accepted");
-  } catch (const Error& e) {
-    CHECK(e.hint() == "did you mean \"boxed\"?");
-  }
+TEST_CASE("an unknown reward is refused with the nearest name, another trainer's word with vime's") {
+  const auto hint_of = [](const std::string& type) {
+    try {
+      refuse_type("reward.type", type, true);
+    } catch (const Error& e) {
+      CHECK(e.kind() == ErrorKind::refused);
+      CHECK(e.message().find("position_match") != std::string::npos);
+      return e.hint();
+    }
+  };
+  CHECK(hint_of("exact_mach") == "did you mean \"exact_match\"?");
+  CHECK(hint_of("deepscaler") == "did you mean \"boxed\"?");
 }
 
 TEST_CASE("samples without a number are counted by reason and are an error above the ratio") {
