@@ -56,7 +56,7 @@ AddedToken read_token(const Json& entry, const std::string& where) {
 
 }  // namespace
 
-void TokenTrie::insert(std::string_view content, size_t token) {
+void TokenTrie::insert(std::string_view content, uint32_t id) {
   if (content.empty()) return;
   starts_[static_cast<uint8_t>(content[0])] = true;
   size_t node = 0;
@@ -66,10 +66,10 @@ void TokenTrie::insert(std::string_view content, size_t token) {
     if (is_new) nodes_.emplace_back();
     node = child;
   }
-  if (!nodes_[node].token) nodes_[node].token = token;
+  if (!nodes_[node].id) nodes_[node].id = id;
 }
 
-size_t TokenTrie::longest(std::string_view text, size_t place, size_t& token) const {
+size_t TokenTrie::longest(std::string_view text, size_t place, uint32_t& id) const {
   if (!starts_[static_cast<uint8_t>(text[place])]) return 0;
   size_t length = 0;
   size_t node = 0;
@@ -77,50 +77,36 @@ size_t TokenTrie::longest(std::string_view text, size_t place, size_t& token) co
     const auto found = nodes_[node].next.find(static_cast<uint8_t>(text[i]));
     if (found == nodes_[node].next.end()) break;
     node = found->second;
-    if (nodes_[node].token) {
-      token = *nodes_[node].token;
+    if (nodes_[node].id) {
+      id = *nodes_[node].id;
       length = i + 1 - place;
     }
   }
   return length;
 }
 
-AddedTokens::AddedTokens(const Json& list, const Bpe& model, const Normalizer* normalizer) {
+AddedTokens::AddedTokens(const Json& list, const Bpe& model, const Normalizer* normalizer)
+    : next_id_(static_cast<uint32_t>(model.token_count())) {
   size_t number = 0;
   for (const Json& entry : list) {
-    add(read_token(entry, "added_tokens[" + std::to_string(number) + "]"), model);
+    add(read_token(entry, "added_tokens[" + std::to_string(number) + "]"), model, normalizer);
     ++number;
   }
-  std::stable_partition(order_.begin(), order_.end(),
-                        [&](const AddedToken& token) { return is_special(token.content); });
-  for (size_t i = 0; i < order_.size(); ++i) {
-    std::string content = order_[i].content;
-    if (order_[i].normalized && normalizer != nullptr) normalizer->apply(content);
-    (order_[i].normalized ? normalized_ : raw_).insert(content, i);
-  }
+  for (const auto& [id, token] : tokens_) (token.normalized ? normalized_ : raw_).insert(decoded_.at(id), id);
 }
 
 // The id in the file is not asked: a token that the model has keeps the model's id, others are numbered on behind it.
 // The `tokenizers` package reads the list in the same way.
-void AddedTokens::add(const AddedToken& token, const Bpe& model) {
-  const auto same = [&](const auto& known) {
-    const AddedToken& other = known.second;
-    return other.content == token.content && other.single_word == token.single_word && other.lstrip == token.lstrip &&
-           other.rstrip == token.rstrip && other.normalized == token.normalized && other.special == token.special;
-  };
-  if (token.content.empty() || std::any_of(tokens_.begin(), tokens_.end(), same)) return;
+void AddedTokens::add(const AddedToken& token, const Bpe& model, const Normalizer* normalizer) {
+  if (token.content.empty()) return;
   std::optional<uint32_t> id = id_of(token.content);
   if (!id) id = model.id_of(token.content);
-  if (!id) {
-    const auto size = static_cast<uint32_t>(model.token_count());
-    uint32_t largest = 0;
-    for (const auto& known : ids_) largest = std::max(largest, known.second);
-    id = !ids_.empty() && (largest >= size || size == 0) ? largest + 1 : size;
-  }
+  if (!id) id = next_id_++;
   ids_[token.content] = *id;
   tokens_[*id] = token;
-  if (token.special) special_[token.content] = true;
-  order_.push_back(token);
+  std::string& decoded = decoded_[*id] = token.content;
+  if (token.normalized && normalizer != nullptr) normalizer->apply(decoded);
+  if (token.special) special_.insert(token.content);
 }
 
 std::optional<uint32_t> AddedTokens::id_of(const std::string& content) const {
@@ -128,15 +114,15 @@ std::optional<uint32_t> AddedTokens::id_of(const std::string& content) const {
   return found == ids_.end() ? std::nullopt : std::optional(found->second);
 }
 
-const AddedToken* AddedTokens::token_of(uint32_t id) const {
-  const auto found = tokens_.find(id);
-  return found == tokens_.end() ? nullptr : &found->second;
+const std::string* AddedTokens::decoded(uint32_t id) const {
+  const auto found = decoded_.find(id);
+  return found == decoded_.end() ? nullptr : &found->second;
 }
 
 std::vector<uint32_t> AddedTokens::special_ids() const {
   std::vector<uint32_t> ids;
-  for (const auto& [id, token] : tokens_) {
-    if (is_special(token.content)) ids.push_back(id);
+  for (const auto& [id, content] : decoded_) {
+    if (is_special(content)) ids.push_back(id);
   }
   return ids;
 }
@@ -157,8 +143,8 @@ std::vector<AddedTokens::Part> AddedTokens::split(std::string_view text, const T
   std::vector<Part> parts;
   size_t done = 0;  // end of the last token
   for (size_t place = 0; place < text.size() && !trie.empty();) {
-    size_t number = 0;
-    const size_t length = trie.longest(text, place, number);
+    uint32_t id = 0;
+    const size_t length = trie.longest(text, place, id);
     if (length == 0) {
       ++place;
       continue;
@@ -166,7 +152,6 @@ std::vector<AddedTokens::Part> AddedTokens::split(std::string_view text, const T
     size_t begin = place;
     size_t end = place + length;
     place = end;
-    const uint32_t id = ids_.at(order_[number].content);
     const AddedToken& token = tokens_.at(id);
     if (token.single_word && (ends_with_word(text.substr(0, begin)) || starts_with_word(text.substr(end)))) continue;
     if (token.lstrip) begin = std::max(trailing_space(text.substr(0, begin)), done);

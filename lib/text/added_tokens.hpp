@@ -3,12 +3,11 @@
 #pragma once
 
 #include <cstdint>
-#include <functional>
 #include <map>
 #include <optional>
+#include <set>
 #include <string>
 #include <string_view>
-#include <unordered_map>
 #include <vector>
 
 #include "base/json.hpp"
@@ -30,15 +29,15 @@ struct AddedToken {
 // Strings to find in a text: leftmost first, the longest of those that begin at one place.
 class TokenTrie {
  public:
-  void insert(std::string_view content, size_t token);  // the first of equal contents stays
-  // The longest content that `text` has at `place`: its length (0: none) and its token.
-  size_t longest(std::string_view text, size_t place, size_t& token) const;
+  void insert(std::string_view content, uint32_t id);  // the first of equal contents stays
+  // The longest content that `text` has at `place`: its length (0: none) and its id.
+  size_t longest(std::string_view text, size_t place, uint32_t& id) const;
   bool empty() const { return nodes_.size() == 1; }
 
  private:
   struct Node {
     std::map<unsigned char, size_t> next;
-    std::optional<size_t> token;
+    std::optional<uint32_t> id;
   };
   std::vector<Node> nodes_ = std::vector<Node>(1);
   std::vector<bool> starts_ = std::vector<bool>(256, false);  // bytes that some content begins with
@@ -58,19 +57,21 @@ class AddedTokens {
   std::vector<Part> split_normalized(std::string_view text) const;  // at those that are
 
   std::optional<uint32_t> id_of(const std::string& content) const;
-  const AddedToken* token_of(uint32_t id) const;
+  // What decode works with: for a `normalized` token its normalised content. nullptr for an id that is none.
+  const std::string* decoded(uint32_t id) const;
   bool is_special(const std::string& content) const { return special_.count(content) > 0; }
   std::vector<uint32_t> special_ids() const;
   uint32_t id_limit() const;  // above every id
 
  private:
-  void add(const AddedToken& token, const Bpe& model);
+  void add(const AddedToken& token, const Bpe& model, const Normalizer* normalizer);
   std::vector<Part> split(std::string_view text, const TokenTrie& trie) const;
 
   std::map<uint32_t, AddedToken> tokens_;
+  std::map<uint32_t, std::string> decoded_;
   std::map<std::string, uint32_t> ids_;
-  std::map<std::string, bool> special_;
-  std::vector<AddedToken> order_;  // special ones first; a token's place here is its number in the tries
+  std::set<std::string> special_;
+  uint32_t next_id_ = 0;  // for a token that the model does not have
   TokenTrie raw_;
   TokenTrie normalized_;
 };

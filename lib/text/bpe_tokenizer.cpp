@@ -45,7 +45,7 @@ struct BpeTokenizer::Parts {
 
   const std::string* token_of(int64_t id) const {
     if (id > UINT32_MAX) return nullptr;
-    if (const AddedToken* token = added.token_of(static_cast<uint32_t>(id))) return &token->content;
+    if (const std::string* token = added.decoded(static_cast<uint32_t>(id))) return token;
     return model.token_of(static_cast<uint32_t>(id));
   }
 

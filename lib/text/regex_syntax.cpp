@@ -15,8 +15,8 @@ constexpr const char* kSpace = R"(\t-\r\x20\x85\xA0\x{1680}\x{2000}-\x{200A}\x{2
 constexpr const char* kNotSpace =
     R"(\x00-\x08\x0E-\x1F\x21-\x84\x86-\x9F\xA1-\x{167F}\x{1681}-\x{1FFF}\x{200B}-\x{2027}\x{202A}-\x{202E})"
     R"(\x{2030}-\x{205E}\x{2060}-\x{2FFF}\x{3001}-\x{10FFFF})";
-constexpr const char* kWord = R"(\p{Alphabetic}\p{M}\p{Nd}\p{Pc})";
-constexpr const char* kPunct = R"(\p{P}$+<=>\^`|~)";
+// Oniguruma counts Latin-1's superscripts and fractions in, and no others.
+constexpr const char* kWord = R"(\p{Alphabetic}\p{M}\p{Nd}\p{Pc}\xB2\xB3\xB9\xBC-\xBE)";
 
 struct NamedProperty {
   std::string_view name;   // lower case, without spaces, '-' and '_'
@@ -55,6 +55,7 @@ constexpr auto kProperties = std::to_array<NamedProperty>({
     {"othernumber", R"(\p{No})"},
     {"p", R"(\p{P})"},
     {"punctuation", R"(\p{P})"},
+    {"punct", R"(\p{P})"},
     {"pc", R"(\p{Pc})"},
     {"connectorpunctuation", R"(\p{Pc})"},
     {"pd", R"(\p{Pd})"},
@@ -314,7 +315,6 @@ class Translation {
   std::string items_of(const std::string& key, std::string_view name) const {
     if (key == "space" || key == "whitespace") return kSpace;
     if (key == "word") return kWord;
-    if (key == "punct") return kPunct;
     if (key == "any") return R"(\x00-\x{10FFFF})";
     for (const NamedProperty& known : kProperties) {
       if (known.name == key) return std::string(known.items);
@@ -351,7 +351,8 @@ class Translation {
   void posix_bracket() {
     const size_t end = source_.find(":]", place_);
     if (peek(1) != ':' || end == std::string_view::npos) refuse("a class within a class");
-    out_ += items_of(std::string(source_.substr(place_ + 2, end - place_ - 2)), "?");
+    const std::string name(source_.substr(place_ + 2, end - place_ - 2));
+    out_ += name == "punct" ? R"(\p{P}\p{S})" : items_of(name, "?");
     place_ = end + 2;
   }
 

@@ -91,7 +91,7 @@ TEST_CASE("a tokenizer read back from a model directory gives the same ids") {
 TEST_CASE("a tokenizer file that is missing, damaged or unknown is refused by its name") {
   const TempDir dir;
   const fs::path file = dir.path() / "vime_tokenizer.json";
-  CHECK(contains(refusal([&] { load_tokenizer(dir.path()); }), file.string()));
+  CHECK(contains(refusal([&] { load_plain_tokenizer(dir.path()); }), file.string()));
   for (const char* content : {"", "[]", "{\"type\": \"char\"}", "{\"type\": \"bpe\", \"pad_id\": 0, \"eos_id\": 1}",
                               "{\"type\": \"char\", \"alphabet\": \"aa\", \"pad_id\": 0, \"eos_id\": 1}",
                               "{\"type\": \"char\", \"alphabet\": 3, \"pad_id\": 0, \"eos_id\": 1}",
