@@ -15,8 +15,9 @@ constexpr const char* kSpace = R"(\t-\r\x20\x85\xA0\x{1680}\x{2000}-\x{200A}\x{2
 constexpr const char* kNotSpace =
     R"(\x00-\x08\x0E-\x1F\x21-\x84\x86-\x9F\xA1-\x{167F}\x{1681}-\x{1FFF}\x{200B}-\x{2027}\x{202A}-\x{202E})"
     R"(\x{2030}-\x{205E}\x{2060}-\x{2FFF}\x{3001}-\x{10FFFF})";
-// Oniguruma counts Latin-1's superscripts and fractions in, and no others.
-constexpr const char* kWord = R"(\p{Alphabetic}\p{M}\p{Nd}\p{Pc}\xB2\xB3\xB9\xBC-\xBE)";
+constexpr const char* kWord = R"(\p{Alphabetic}\p{M}\p{Nd}\p{Pc})";
+// Outside a class Oniguruma counts Latin-1's superscripts and fractions in.
+constexpr const char* kWordAlone = R"(\p{Alphabetic}\p{M}\p{Nd}\p{Pc}\xB2\xB3\xB9\xBC-\xBE)";
 
 struct NamedProperty {
   std::string_view name;   // lower case, without spaces, '-' and '_'
@@ -214,7 +215,7 @@ class Translation {
       out_ += items;
       place_ += 2;
     };
-    const std::string word = "[" + std::string(kWord) + "]";
+    const std::string word = "[" + std::string(kWordAlone) + "]";
     switch (c) {
       case 's':
         return class_of("[" + std::string(kSpace) + "]");
@@ -223,7 +224,7 @@ class Translation {
       case 'w':
         return class_of(word);
       case 'W':
-        return class_of("[^" + std::string(kWord) + "]");
+        return class_of("[^" + std::string(kWordAlone) + "]");
       case 'b':
         return class_of("(?:(?<=" + word + ")(?!" + word + ")|(?<!" + word + ")(?=" + word + "))");
       case 'B':
@@ -314,7 +315,7 @@ class Translation {
 
   std::string items_of(const std::string& key, std::string_view name) const {
     if (key == "space" || key == "whitespace") return kSpace;
-    if (key == "word") return kWord;
+    if (key == "word") return in_class_ ? kWord : kWordAlone;
     if (key == "any") return R"(\x00-\x{10FFFF})";
     for (const NamedProperty& known : kProperties) {
       if (known.name == key) return std::string(known.items);

@@ -20,6 +20,7 @@ bool is_number(char32_t code);       // N*
 bool is_mark(char32_t code);         // M*
 bool is_punctuation(char32_t code);  // P*
 bool is_cased(char32_t code);        // Lu, Ll, Lt
+bool is_printable(char32_t code);    // what Python's repr shows as it is: no separator but the space, nothing of C*
 // \w of Unicode's TR18: Alphabetic, M*, Nd, Pc and the two joiners.
 bool is_word_character(char32_t code);
 

@@ -66,6 +66,10 @@ bool is_cased(char32_t code) {
   return is_letter(code);
 }
 
+bool is_printable(char32_t code) {
+  return code >= 0x80 || (code >= 0x20 && code < 0x7f);
+}
+
 bool is_word_character(char32_t code) {
   return is_letter(code) || is_number(code) || code == '_';
 }

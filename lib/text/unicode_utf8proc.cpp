@@ -78,6 +78,10 @@ bool is_cased(char32_t code) {
   return between(code, UTF8PROC_CATEGORY_LU, UTF8PROC_CATEGORY_LT);
 }
 
+bool is_printable(char32_t code) {
+  return code == ' ' || between(code, UTF8PROC_CATEGORY_LU, UTF8PROC_CATEGORY_SO);
+}
+
 bool is_word_character(char32_t code) {
   const utf8proc_category_t found = category(code);
   if (found >= UTF8PROC_CATEGORY_LU && found <= UTF8PROC_CATEGORY_NL) return true;  // L*, M*, Nd, Nl
