@@ -202,7 +202,7 @@ class Run {
     fs::remove_all(aside, ignored);
     make_directories(aside / "model");
     processes_.trainers().call(0, "/save", {{"dir", (aside / "model").string()}});
-    data::save_tokenizer(*prepared_.tokenizer, aside / "model");
+    text::save_tokenizer(*prepared_.tokenizer, aside / "model");
     write_file_atomic(aside / "loop.json", Json({{"run_id", prepared_.run_id},
                                                  {"step", steps_},
                                                  {"weight_version", push_.committed()},

@@ -15,15 +15,15 @@
 namespace vime::loop {
 namespace {
 
-arch::ModelConfig model_config(const spec::ExperimentSpec& spec, const data::Tokenizer& tokenizer) {
+arch::ModelConfig model_config(const spec::ExperimentSpec& spec, const text::Tokenizer& tokenizer) {
   if (spec.model.path) return arch::read_config(*spec.model.path);
   arch::ModelConfig config = arch::preset(*spec.model.preset, tokenizer.vocab_size());
-  config.eos_token_ids = {tokenizer.eos_id()};
-  config.pad_token_id = tokenizer.pad_id();
+  if (tokenizer.eos_id() >= 0) config.eos_token_ids = {tokenizer.eos_id()};
+  if (tokenizer.pad_id() >= 0) config.pad_token_id = tokenizer.pad_id();
   return config;
 }
 
-int64_t token_count(const data::Tokenizer& tokenizer, const data::Prompt& prompt) {
+int64_t token_count(const text::Tokenizer& tokenizer, const data::Prompt& prompt) {
   try {
     return static_cast<int64_t>(tokenizer.encode(prompt.text).size());
   } catch (const Error& error) {
@@ -32,7 +32,7 @@ int64_t token_count(const data::Tokenizer& tokenizer, const data::Prompt& prompt
 }
 
 // Longest prompt that is left; prompts over `limit` are taken out.
-int64_t longest_prompt(const data::Tokenizer& tokenizer, std::vector<data::Prompt>& prompts, int64_t limit) {
+int64_t longest_prompt(const text::Tokenizer& tokenizer, std::vector<data::Prompt>& prompts, int64_t limit) {
   int64_t longest = 0;
   std::erase_if(prompts, [&](const data::Prompt& prompt) {
     const int64_t count = token_count(tokenizer, prompt);
@@ -76,7 +76,7 @@ void prepare_data(Prepared& prepared) {
 // Config and tokenizer for the engines, which get their weights by the first push.
 void write_model_folder(const Prepared& prepared, const fs::path& dir) {
   write_file_atomic(dir / "config.json", arch::config_json(prepared.config, "float32").dump(2) + "\n");
-  data::save_tokenizer(*prepared.tokenizer, dir);
+  text::save_tokenizer(*prepared.tokenizer, dir);
 }
 
 proc::Command trainer_command(const Prepared& prepared, const RunDirectory& directory, const std::string& vime_binary,
@@ -101,7 +101,10 @@ Prepared prepare(const spec::ExperimentSpec& spec, const std::string& run_id) {
   prepared.spec = spec;
   prepared.run_id = run_id;
   prepared.plan = placement::make_plan(spec::placement_request(spec, run_id));
-  prepared.tokenizer = data::tokenizer_for(spec.model.tokenizer, spec.data.prompt_data, spec.model.path.value_or(""));
+  const std::string& prompt_data = spec.data.prompt_data;
+  prepared.tokenizer = text::tokenizer_for(spec.model.tokenizer,
+                                           data::is_builtin(prompt_data) ? data::builtin_alphabet(prompt_data) : "",
+                                           spec.model.path.value_or(""));
   prepared.config = model_config(spec, *prepared.tokenizer);
   if (prepared.config.vocab_size < prepared.tokenizer->vocab_size()) {
     throw Error(ErrorKind::refused, "the tokenizer has " + std::to_string(prepared.tokenizer->vocab_size()) +

@@ -8,13 +8,13 @@
 
 #include "arch/model_config.hpp"
 #include "data/data_source.hpp"
-#include "data/tokenizer.hpp"
 #include "fleet/fleet.hpp"
 #include "loop/run_directory.hpp"
 #include "loop/trainer_group.hpp"
 #include "placement/placement.hpp"
 #include "report/records.hpp"
 #include "spec/spec.hpp"
+#include "text/tokenizer.hpp"
 
 namespace vime::loop {
 
@@ -23,7 +23,7 @@ struct Prepared {
   spec::ExperimentSpec spec;
   std::string run_id;
   placement::Plan plan;
-  std::shared_ptr<const data::Tokenizer> tokenizer;
+  std::shared_ptr<const text::Tokenizer> tokenizer;
   arch::ModelConfig config;
   std::vector<data::Prompt> prompts;  // of training, without those over the length limit
   int64_t prompts_too_long = 0;

@@ -28,9 +28,8 @@ Section model() {
         .doc = "A small model of this name, from random weights (`tiny`: 2 layers, about 100 thousand parameters)."},
        {.name = "tokenizer",
         .field = FIELD(model.tokenizer),
-        .doc = "`auto`: the model folder's, or the built-in data set's for a preset.",
-        .choices = {"auto"},
-        .reason = "other tokenizers are not read in this version"}}};
+        .doc = "`auto`: the model folder's, or the built-in data set's for a preset. `byte`: one token per byte. "
+               "`char:` and characters: one token for each. Else a folder with a `tokenizer.json` (BPE) of its own."}}};
 }
 
 Section data() {

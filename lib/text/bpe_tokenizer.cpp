@@ -7,6 +7,7 @@
 #include "text/bpe.hpp"
 #include "text/decoder.hpp"
 #include "text/normalizer.hpp"
+#include "text/plain_tokenizers.hpp"
 #include "text/post_processor.hpp"
 #include "text/pretokenizer.hpp"
 #include "text/tokenizer_files.hpp"
@@ -63,7 +64,7 @@ struct BpeTokenizer::Parts {
 
 BpeTokenizer::BpeTokenizer(const std::string& json, const SpecialTokens& tokens, fs::path model_dir) {
   auto parts = std::make_unique<Parts>(parse_tokenizer_json(json));
-  parts->model_dir = std::move(model_dir);
+  parts->model_dir = fs::absolute(model_dir);
   parts->bos = parts->id_of(tokens.bos, tokens.bos_id);
   parts->eos = parts->id_of(tokens.eos, tokens.eos_id);
   parts->pad = parts->id_of(tokens.pad, tokens.pad_id);
@@ -95,7 +96,9 @@ std::vector<int64_t> BpeTokenizer::special_ids() const {
 }
 
 void BpeTokenizer::save(const fs::path& model_dir) const {
-  copy_tokenizer_files(parts_->model_dir, model_dir);
+  const std::vector<std::string> copied = copy_tokenizer_files(parts_->model_dir, model_dir);
+  std::error_code ignored;  // a plain tokenizer left there would be read instead
+  if (!copied.empty()) fs::remove(model_dir / kPlainTokenizerFile, ignored);
 }
 
 std::vector<int64_t> BpeTokenizer::encode_text(std::string_view text, bool add_special_tokens) const {

@@ -17,11 +17,6 @@ Value as_value(std::shared_ptr<Object> object) {
   return Value(std::move(object));
 }
 
-void check_key(const Value& key) {
-  const bool mutable_key = key.is_dict() || (key.is_list() && key.list().kind == List::Kind::list);
-  if (mutable_key) fail("unhashable type: '" + type_name(key) + "'");
-}
-
 // Takes the place of an earlier item with the same key.
 void put(std::vector<std::pair<Value, Value>>& items, Value key, Value value, Budget& budget) {
   for (auto& [known, old] : items) {
@@ -114,7 +109,7 @@ Value Evaluator::make_dict(const Expression& expression) {
   std::vector<std::pair<Value, Value>> items;
   for (size_t i = 0; i < expression.children.size(); i += 2) {
     Value key = evaluate(*expression.children[i]);
-    check_key(key);
+    check_hashable(key);
     put(items, std::move(key), evaluate(*expression.children[i + 1]), budget_);
   }
   return Value::dict(std::move(items));
@@ -215,7 +210,9 @@ Value Evaluator::make_range(const Arguments& arguments) {
     if (__builtin_add_overflow(i, step, &i)) break;
   }
   budget_.charge(items.size());
-  return Value::list(std::move(items), List::Kind::range);
+  std::string label = "range(" + std::to_string(begin) + ", " + std::to_string(end);
+  if (step != 1) label += ", " + std::to_string(step);
+  return Value::list(std::move(items), List::Kind::range, label + ")");
 }
 
 // The local time now, in strftime's notation.

@@ -49,44 +49,6 @@ class Nesting {
 
 }  // namespace
 
-Token TokenStream::take() {
-  Token token = tokens_[place_];
-  if (token.kind != TokenKind::end) ++place_;
-  return token;
-}
-
-bool TokenStream::skip_sign(std::string_view sign) {
-  if (!is_sign(sign)) return false;
-  take();
-  return true;
-}
-
-bool TokenStream::skip_name(std::string_view name) {
-  if (!is_name(name)) return false;
-  take();
-  return true;
-}
-
-void TokenStream::expect_sign(std::string_view sign) {
-  if (!skip_sign(sign)) refuse("expected \"" + std::string(sign) + "\"");
-}
-
-void TokenStream::expect(TokenKind kind, const char* what) {
-  if (!is(kind)) refuse(std::string("expected ") + what);
-  take();
-}
-
-std::string TokenStream::take_name() {
-  if (!is(TokenKind::name)) refuse("expected a name");
-  return take().text;
-}
-
-void TokenStream::refuse(const std::string& what) const {
-  const Token& token = current();
-  const bool named = token.kind == TokenKind::name || token.kind == TokenKind::sign || token.kind == TokenKind::integer;
-  fail("line " + std::to_string(token.line) + ": " + what + (named ? ", found \"" + token.text + "\"" : ""));
-}
-
 ExpressionPtr ExpressionParser::expression() {
   Nesting nesting(depth_, tokens_);
   nesting.deeper();
@@ -420,8 +382,8 @@ ExpressionPtr ExpressionParser::test(ExpressionPtr value) {
   made->children.push_back(std::move(value));
   const bool literal = tokens_.is(TokenKind::string) || tokens_.is(TokenKind::integer) || tokens_.is(TokenKind::real) ||
                        tokens_.is_sign("[") || tokens_.is_sign("{");
-  const bool name = tokens_.is(TokenKind::name) && !tokens_.is_name("else") && !tokens_.is_name("or") &&
-                    !tokens_.is_name("and") && !tokens_.is_name("if");
+  const bool name =
+      tokens_.is(TokenKind::name) && !tokens_.is_name("else") && !tokens_.is_name("or") && !tokens_.is_name("and");
   if (tokens_.is_sign("(")) {
     arguments(*made);
   } else if (literal || name) {

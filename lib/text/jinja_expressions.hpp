@@ -3,36 +3,11 @@
 #pragma once
 
 #include <string>
-#include <string_view>
-#include <vector>
 
-#include "text/jinja_lexer.hpp"
 #include "text/jinja_syntax.hpp"
+#include "text/jinja_token_stream.hpp"
 
 namespace vime::text::jinja {
-
-class TokenStream {
- public:
-  explicit TokenStream(std::vector<Token> tokens) : tokens_(std::move(tokens)) {}
-
-  const Token& current() const { return tokens_[place_]; }
-  const Token& ahead() const { return tokens_[std::min(place_ + 1, tokens_.size() - 1)]; }
-  Token take();
-  bool is(TokenKind kind) const { return current().kind == kind; }
-  bool is_sign(std::string_view sign) const { return is(TokenKind::sign) && current().text == sign; }
-  bool is_name(std::string_view name) const { return is(TokenKind::name) && current().text == name; }
-  bool skip_sign(std::string_view sign);
-  bool skip_name(std::string_view name);
-  void expect_sign(std::string_view sign);
-  void expect(TokenKind kind, const char* what);
-  std::string take_name();
-  // Error{refused} with the current line.
-  [[noreturn]] void refuse(const std::string& what) const;
-
- private:
-  std::vector<Token> tokens_;
-  size_t place_ = 0;
-};
 
 class ExpressionParser {
  public:

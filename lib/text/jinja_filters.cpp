@@ -82,6 +82,8 @@ Value replace_filter(const Call& call) {
 // Every line but the first (or that one too) gets the indentation; empty lines only if asked for.
 Value indent_filter(const Call& call) {
   const Parameters given(call.arguments, call.name, {"width", "first", "blank"});
+  if (call.value.is_undefined()) fail(call.value.why());
+  if (!call.value.is_string()) fail("indent: expected a string, not " + type_name(call.value));
   std::string indentation = "    ";
   if (given.is_given(0)) {
     if (!given.given(0)->is_string() && given.integer(0, 4) > 1000) fail("indent: a width of more than 1000");
@@ -161,6 +163,7 @@ Value int_filter(const Call& call) {
   const Parameters given(call.arguments, call.name, {"default", "base"});
   if (given.integer(1, 10) != 10) fail("int: only base 10 is supported");
   const Value absent = given.is_given(0) ? *given.given(0) : Value(0);
+  if (call.value.is_undefined()) fail(call.value.why());
   if (call.value.is_integral()) return call.value.integer();
   double real = 0;
   int64_t integer = 0;
@@ -176,6 +179,7 @@ Value int_filter(const Call& call) {
 
 Value float_filter(const Call& call) {
   const Parameters given(call.arguments, call.name, {"default"});
+  if (call.value.is_undefined()) fail(call.value.why());
   if (call.value.is_number()) return call.value.real();
   double real = 0;
   if (call.value.is_string() && read_number(call.value.string(), real)) return real;

@@ -310,7 +310,7 @@ std::optional<Value> dict_method(const Value& self, const std::string& name) {
         items.push_back(name == "keys" ? key : value);
       }
     }
-    return Value::list(std::move(items), List::Kind::view);
+    return Value::list(std::move(items), List::Kind::view, "dict_" + name);
   });
 }
 

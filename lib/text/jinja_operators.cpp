@@ -206,7 +206,7 @@ Value subscript(const Value& value, const Value& key) {
 Value slice(const Value& value, const Value& begin, const Value& end, const Value& step, Budget& budget) {
   if (value.is_undefined()) fail(value.why());
   const bool sliceable = value.is_string() || (value.is_list() && value.list().kind <= List::Kind::range);
-  if (!sliceable) return Value::undefined("'" + type_name(value) + "' object cannot be sliced");
+  if (!sliceable) fail("'" + type_name(value) + "' object is not subscriptable by a slice");
   const auto number = [&](const Value& part, int64_t absent) {
     if (part.is_none()) return absent;
     if (part.is_undefined()) fail(part.why());

@@ -97,6 +97,7 @@ Value reverse_filter(const Call& call) {
 
 // The values of one attribute, or of a filter applied to each.
 Value map_filter(const Call& call) {
+  if (!call.value.truthy()) return Value::list({}, List::Kind::generator);
   std::vector<Value> items = elements(call.value, call.budget);
   if (call.arguments.positional.empty()) {
     const Parameters given(call.arguments, call.name, {"attribute", "default"});
@@ -116,6 +117,7 @@ Value map_filter(const Call& call) {
 
 // select, reject, selectattr, rejectattr: what a test is true for, or the value itself is.
 Value select_filter(const Call& call) {
+  if (!call.value.truthy()) return Value::list({}, List::Kind::generator);
   const bool by_path = call.name == "selectattr" || call.name == "rejectattr";
   const bool keeps = call.name == "select" || call.name == "selectattr";
   Arguments rest = call.arguments;
@@ -229,6 +231,7 @@ Value unique_filter(const Call& call) {
   std::vector<Value> items;
   for (const Value& item : elements(call.value, call.budget)) {
     const Value key = folded(by_path ? path_of(item, *given.given(1)) : item, given.flag(0, false));
+    check_hashable(key);
     if (std::any_of(seen.begin(), seen.end(), [&](const Value& other) { return equals(other, key, call.budget); }))
       continue;
     seen.push_back(key);

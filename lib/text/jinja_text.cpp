@@ -90,8 +90,14 @@ class Writer {
 
  private:
   void write_list(const List& list, int depth) {
-    if (list.kind > List::Kind::tuple) fail("a generator has no text that could be shown", "add | list");
+    if (list.kind == List::Kind::range && !list.label.empty()) {
+      text_ += list.label;
+      return;
+    }
+    const bool view = list.kind == List::Kind::view;
+    if (list.kind > List::Kind::tuple && !view) fail("a generator has no text that could be shown", "add | list");
     const bool tuple = list.kind == List::Kind::tuple;
+    if (view) text_ += list.label + "(";
     text_ += tuple ? '(' : '[';
     for (size_t i = 0; i < list.items.size(); ++i) {
       if (i > 0) text_ += ", ";
@@ -99,6 +105,7 @@ class Writer {
     }
     if (tuple && list.items.size() == 1) text_ += ',';
     text_ += tuple ? ')' : ']';
+    if (view) text_ += ')';
   }
 
   void write_dict(const Dict& dict, int depth) {

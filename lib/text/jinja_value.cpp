@@ -40,8 +40,9 @@ Value Value::undefined(std::string why) {
   return value;
 }
 
-Value Value::list(std::vector<Value> items, List::Kind kind) {
+Value Value::list(std::vector<Value> items, List::Kind kind, std::string label) {
   List made;
+  made.label = std::move(label);
   made.items = std::move(items);
   made.kind = kind;
   return Value(std::move(made));
@@ -210,6 +211,13 @@ std::vector<Value> elements(const Value& value, Budget& budget) {
   }
   budget.charge(items.size());
   return items;
+}
+
+void check_hashable(const Value& value) {
+  const bool changing = value.is_dict() || (value.is_list() && value.list().kind == List::Kind::list);
+  if (changing) fail("unhashable type: '" + type_name(value) + "'");
+  if (!value.is_list() || value.list().kind != List::Kind::tuple) return;
+  for (const Value& item : value.list().items) check_hashable(item);
 }
 
 Value from_json(const Json& json, int depth) {

@@ -43,6 +43,7 @@ struct List {
   enum class Kind { list, tuple, range, view, generator };
   std::vector<Value> items;
   Kind kind = Kind::list;
+  std::string label;  // how Python shows a range, and what stands before the items of a view
   int depth = 1;
 };
 struct Dict {
@@ -81,7 +82,7 @@ class Value {
   Value(Dict value);
   Value(std::shared_ptr<Object> value) : data_(std::move(value)) {}
   static Value undefined(std::string why);
-  static Value list(std::vector<Value> items, List::Kind kind = List::Kind::list);
+  static Value list(std::vector<Value> items, List::Kind kind = List::Kind::list, std::string label = "");
   static Value dict(std::vector<std::pair<Value, Value>> items);
 
   bool is_undefined() const { return std::holds_alternative<Undefined>(data_); }
@@ -121,6 +122,8 @@ bool equals(const Value& a, const Value& b, Budget& budget);
 int order(const Value& a, const Value& b, Budget& budget);
 // What a `for` walks over; fails on what has no elements. Strings give their characters, dicts their keys.
 std::vector<Value> elements(const Value& value, Budget& budget);
+// Fails on lists and dicts, which Python takes neither as keys nor in sets.
+void check_hashable(const Value& value);
 Value from_json(const Json& json, int depth = 0);
 
 }  // namespace vime::text::jinja
