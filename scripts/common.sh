@@ -25,7 +25,7 @@ ensure_packages() {
 
 ensure_build_packages() {
   local packages=(g++ cmake ninja-build ccache libcli11-dev libyaml-cpp-dev libcurl4-openssl-dev nlohmann-json3-dev
-                  libspdlog-dev libfmt-dev libboost-dev zlib1g-dev libpcre2-dev doctest-dev)
+                  libspdlog-dev libfmt-dev libboost-dev zlib1g-dev libpcre2-dev libutf8proc-dev doctest-dev)
   # A Python torch carries a whole LibTorch; otherwise the distribution's is used. Its default BLAS is the slow reference one.
   if ! python3 -c 'import torch' 2>/dev/null; then packages+=(libtorch-dev libopenblas0-pthread); fi
   ensure_packages "${packages[@]}"

@@ -9,7 +9,7 @@
 #include <utility>
 
 #include "base/json.hpp"
-#include "data/utf8.hpp"
+#include "text/utf8.hpp"
 
 namespace vime::data {
 namespace {
@@ -25,7 +25,7 @@ size_t first_ill_formed(std::string_view text) {
         continue;
       }
     }
-    const size_t length = character_length(text, at);
+    const size_t length = text::character_length(text, at);
     if (length == 0) return at;
     at += length;
   }
@@ -118,7 +118,7 @@ class Scanner {
 
   bool expected(const std::string& what) {
     if (at_ >= text_.size()) return fail("expected " + what + ", found the end of the line");
-    const size_t length = std::max<size_t>(1, character_length(text_, at_));
+    const size_t length = std::max<size_t>(1, text::character_length(text_, at_));
     return fail("expected " + what + ", found " + Json(std::string(text_.substr(at_, length))).dump());
   }
 

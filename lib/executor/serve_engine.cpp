@@ -11,10 +11,10 @@
 #include "base/error.hpp"
 #include "base/files.hpp"
 #include "base/log.hpp"
-#include "data/tokenizer.hpp"
 #include "engine/server.hpp"
 #include "proc/agent.hpp"
 #include "proc/process.hpp"
+#include "text/tokenizer.hpp"
 
 namespace vime::executor {
 namespace {
@@ -22,34 +22,35 @@ namespace {
 // How long answers may take to leave after a worker has failed.
 constexpr int kLastAnswersMs = 1000;
 
-engine::TextCodec codec_of(const std::shared_ptr<const data::Tokenizer>& tokenizer) {
+engine::TextCodec codec_of(const std::shared_ptr<const text::Tokenizer>& tokenizer) {
   engine::TextCodec codec;
-  codec.encode = [tokenizer](const std::string& text, bool) {
-    const std::vector<int64_t> ids = tokenizer->encode(text);
+  codec.encode = [tokenizer](const std::string& text, bool add_special_tokens) {
+    const std::vector<int64_t> ids = tokenizer->encode(text, add_special_tokens);
     return std::vector<int32_t>(ids.begin(), ids.end());
   };
-  codec.decode = [tokenizer](const std::vector<int32_t>& ids, bool) {
+  codec.decode = [tokenizer](const std::vector<int32_t>& ids, bool skip_special_tokens) {
     std::vector<int64_t> known;  // a model may have more rows than its tokenizer has tokens
     for (const int32_t id : ids) {
       if (id < tokenizer->vocab_size()) known.push_back(id);
     }
-    return tokenizer->decode(known);
+    return tokenizer->decode(known, skip_special_tokens);
   };
   return codec;
 }
 
-std::shared_ptr<const data::Tokenizer> tokenizer_of(const std::string& model_dir) {
+std::shared_ptr<const text::Tokenizer> tokenizer_of(const std::string& model_dir) {
   try {
-    return data::load_tokenizer(model_dir);
+    return text::load_tokenizer(model_dir);
   } catch (const Error& error) {
     log::warning("executor", std::string("prompts have to be token ids: ") + error.what());
     return nullptr;
   }
 }
 
-std::vector<int32_t> eos_ids_of(const arch::ModelConfig& config, const data::Tokenizer* tokenizer) {
+std::vector<int32_t> eos_ids_of(const arch::ModelConfig& config, const text::Tokenizer* tokenizer) {
   std::vector<int32_t> ids(config.eos_token_ids.begin(), config.eos_token_ids.end());
-  if (ids.empty() && tokenizer != nullptr) ids.push_back(static_cast<int32_t>(tokenizer->eos_id()));
+  if (ids.empty() && tokenizer != nullptr && tokenizer->eos_id() >= 0)
+    ids.push_back(static_cast<int32_t>(tokenizer->eos_id()));
   return ids;
 }
 

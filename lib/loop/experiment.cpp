@@ -165,7 +165,7 @@ void Experiment::save() {
   directory_.remove_partial_checkpoints();
   make_directories(aside);
   processes_.trainers().call(0, "/save", {{"dir", aside.string()}});
-  data::save_tokenizer(*prepared_.tokenizer, aside / "model");
+  text::save_tokenizer(*prepared_.tokenizer, aside / "model");
   write_loop_state(aside, prepared_.run_id, state_, identity_);
   directory_.publish_checkpoint(state_.step, spec_.checkpoint.keep_last, spec_.checkpoint.keep_every);
   saved_step_ = state_.step;

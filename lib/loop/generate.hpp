@@ -6,17 +6,17 @@
 #include <vector>
 
 #include "data/prompts.hpp"
-#include "data/tokenizer.hpp"
 #include "fleet/fleet.hpp"
 #include "reward/rewards.hpp"
 #include "rollout/sample.hpp"
+#include "text/tokenizer.hpp"
 
 namespace vime::loop {
 
 struct GenerateContext {
   fleet::Fleet& fleet;
   fleet::Supervisor& supervisor;
-  const data::Tokenizer& tokenizer;
+  const text::Tokenizer& tokenizer;
   reward::Rewards& rewards;
   bool whole_groups = false;  // a prompt's samples are scored together
   uint64_t seed = 0;

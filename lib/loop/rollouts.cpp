@@ -42,7 +42,7 @@ void copy_into(const fs::path& from, const fs::path& folder) {
 
 }  // namespace
 
-rollout::Sample labelled_sample(const data::Tokenizer& tokenizer, const data::Prompt& prompt, int64_t most_tokens) {
+rollout::Sample labelled_sample(const text::Tokenizer& tokenizer, const data::Prompt& prompt, int64_t most_tokens) {
   rollout::Sample sample;
   sample.prompt_id = prompt.id;
   sample.prompt = prompt.text;

@@ -48,7 +48,7 @@ class Rollouts {
 };
 
 // A prompt and its label as a sample to train on: the label's tokens and the end token are the response.
-rollout::Sample labelled_sample(const data::Tokenizer& tokenizer, const data::Prompt& prompt, int64_t most_tokens);
+rollout::Sample labelled_sample(const text::Tokenizer& tokenizer, const data::Prompt& prompt, int64_t most_tokens);
 
 // Error{refused} unless `folder` has the rollouts 0 ... count - 1.
 void require_rollouts(const fs::path& folder, int64_t count);

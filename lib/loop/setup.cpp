@@ -17,16 +17,38 @@
 namespace vime::loop {
 namespace {
 
-arch::ModelConfig model_config(const spec::ExperimentSpec& spec, const data::Tokenizer& tokenizer) {
+arch::ModelConfig model_config(const spec::ExperimentSpec& spec, const text::Tokenizer& tokenizer) {
   if (spec.model.path) return arch::read_config(*spec.model.path);
   arch::ModelConfig config = arch::preset(*spec.model.preset, tokenizer.vocab_size());
-  config.eos_token_ids = {tokenizer.eos_id()};
-  config.pad_token_id = tokenizer.pad_id();
+  if (tokenizer.eos_id() >= 0) config.eos_token_ids = {tokenizer.eos_id()};
+  if (tokenizer.pad_id() >= 0) config.pad_token_id = tokenizer.pad_id();
   return config;
 }
 
-data::PromptSet load_data(const spec::ExperimentSpec& spec, const std::vector<std::string>& prompt_data,
-                          const char* key) {
+// Characters that suit the data sets, for a preset's tokenizer: those of built-in sets; any file may hold any text.
+std::string alphabet_of(const spec::ExperimentSpec& spec) {
+  const std::vector<std::string>& sets = spec.data.prompt_data;
+  const bool generated = std::all_of(sets.begin(), sets.end(), data::is_builtin);
+  return generated ? data::builtin_alphabet(sets.front()) : "";
+}
+
+// The template of the model's folder, or of the tokenizer's where the spec names one.
+std::shared_ptr<const text::ChatTemplate> chat_template_of(const spec::ExperimentSpec& spec) {
+  if (!spec.data.apply_chat_template) return nullptr;
+  std::error_code ignored;
+  const bool own_folder = fs::is_directory(spec.model.tokenizer, ignored);
+  const std::string folder = own_folder ? spec.model.tokenizer : spec.model.path.value_or("");
+  std::shared_ptr<const text::ChatTemplate> found = folder.empty() ? nullptr : text::load_chat_template(folder);
+  if (found) return found;
+  throw Error(ErrorKind::refused,
+              "data.apply_chat_template: " +
+                  (folder.empty() ? "a preset has no chat template" : "no chat template in " + folder),
+              "expected chat_template.jinja, or \"chat_template\" in tokenizer_config.json, of model.path or "
+              "model.tokenizer");
+}
+
+data::PromptSet load_data(const Prepared& prepared, const std::vector<std::string>& prompt_data, const char* key) {
+  const spec::ExperimentSpec& spec = prepared.spec;
   const spec::Data& data = spec.data;
   data::LoadOptions options;
   options.prompt_data = prompt_data;
@@ -38,6 +60,9 @@ data::PromptSet load_data(const spec::ExperimentSpec& spec, const std::vector<st
   options.reward_types = reward::builtin_names();
   if (spec.reward.type) options.reward_types.push_back(*spec.reward.type);
   options.apply_chat_template = data.apply_chat_template;
+  if (prepared.chat_template) {
+    options.render = [chat = prepared.chat_template](const Json& messages) { return chat->render(messages, true); };
+  }
   options.max_bad_lines = data.max_bad_lines;
   options.max_line_bytes = static_cast<int64_t>(data.max_line_bytes.count);
   data::PromptSet set = data::load_prompts(options);
@@ -49,7 +74,7 @@ data::PromptSet load_data(const spec::ExperimentSpec& spec, const std::vector<st
   return set;
 }
 
-int64_t token_count(const data::Tokenizer& tokenizer, const data::Prompt& prompt,
+int64_t token_count(const text::Tokenizer& tokenizer, const data::Prompt& prompt,
                     const std::vector<std::string>& prompt_data) {
   try {
     return static_cast<int64_t>(tokenizer.encode(prompt.text).size());
@@ -59,7 +84,7 @@ int64_t token_count(const data::Tokenizer& tokenizer, const data::Prompt& prompt
 }
 
 // Longest prompt that is left; prompts over `limit` are taken out.
-int64_t longest_prompt(const data::Tokenizer& tokenizer, std::vector<data::Prompt>& prompts,
+int64_t longest_prompt(const text::Tokenizer& tokenizer, std::vector<data::Prompt>& prompts,
                        const std::vector<std::string>& prompt_data, int64_t limit) {
   int64_t longest = 0;
   std::erase_if(prompts, [&](const data::Prompt& prompt) {
@@ -92,7 +117,7 @@ std::string fingerprint_of(const spec::ExperimentSpec& spec, const std::vector<d
 // Tokens of the longest training sample.
 int64_t prepare_training_prompts(Prepared& prepared) {
   const spec::ExperimentSpec& spec = prepared.spec;
-  prepared.prompts = load_data(spec, spec.data.prompt_data, "data.prompt_data").prompts;
+  prepared.prompts = load_data(prepared, spec.data.prompt_data, "data.prompt_data").prompts;
   const auto before = static_cast<int64_t>(prepared.prompts.size());
   const int64_t limit = spec.rollout.rollout_max_prompt_len.value_or(prepared.config.max_position_embeddings);
   const int64_t longest = longest_prompt(*prepared.tokenizer, prepared.prompts, spec.data.prompt_data, limit);
@@ -112,7 +137,7 @@ int64_t prepare_eval_prompts(Prepared& prepared) {
   int64_t needed = 0;
   for (const spec::EvalDataset& set : spec.eval.datasets) {
     std::vector<data::Prompt>& prompts =
-        prepared.eval_prompts.emplace_back(load_data(spec, {set.prompt_data}, "eval.prompt_data").prompts);
+        prepared.eval_prompts.emplace_back(load_data(prepared, {set.prompt_data}, "eval.prompt_data").prompts);
     if (set.num_samples) prompts.resize(std::min(prompts.size(), static_cast<size_t>(*set.num_samples)));
     const size_t before = prompts.size();
     const int64_t limit = prepared.config.max_position_embeddings - set.max_response_len;
@@ -143,34 +168,7 @@ void settle_lengths(Prepared& prepared, int64_t needed) {
   }
 }
 
-// Plan, tokenizer and model; what both kinds of run have in common.
-Prepared prepare_model(const spec::ExperimentSpec& spec, const std::string& run_id) {
-  Prepared prepared;
-  prepared.spec = spec;
-  prepared.run_id = run_id;
-  prepared.parts = parts_of(spec);
-  prepared.plan = placement::make_plan(spec::placement_request(spec, run_id));
-  prepared.tokenizer =
-      data::tokenizer_for(spec.model.tokenizer, spec.data.prompt_data.front(), spec.model.path.value_or(""));
-  prepared.config = model_config(spec, *prepared.tokenizer);
-  if (prepared.config.vocab_size < prepared.tokenizer->vocab_size()) {
-    throw Error(ErrorKind::refused, "the tokenizer has " + std::to_string(prepared.tokenizer->vocab_size()) +
-                                        " tokens, the model's vocabulary only " +
-                                        std::to_string(prepared.config.vocab_size));
-  }
-  for (const placement::Engine& engine : prepared.plan.engines) {
-    for (int worker = 0; worker < engine.count; ++worker) {
-      arch::arena_layout(prepared.config, tensor::DType::f32, worker,
-                         engine.count);  // refuses a model that cannot be cut so
-    }
-  }
-  if (spec.data.apply_chat_template) {
-    throw Error(ErrorKind::refused, "data.apply_chat_template: chat templates are not applied in this version");
-  }
-  return prepared;
-}
-
-reward::RewardOptions reward_options(const spec::ExperimentSpec& spec, const RunDirectory& directory) {
+reward::RewardOptions reward_options(const spec::ExperimentSpec& spec, const fs::path& log_folder) {
   const spec::Reward& reward = spec.reward;
   reward::RewardOptions options;
   options.type = reward.type.value_or(options.type);
@@ -183,17 +181,42 @@ reward::RewardOptions reward_options(const spec::ExperimentSpec& spec, const Run
   options.num_workers = static_cast<int>(reward.num_workers);
   options.startup_timeout = reward.startup_timeout;
   options.max_restarts = static_cast<int>(reward.max_restarts);
-  options.log_folder = directory.logs().string();
+  options.log_folder = log_folder.string();
   options.url = reward.url.value_or("");
   options.max_retries = static_cast<int>(reward.max_retries);
   options.retry_backoff = reward.retry_backoff;
   return options;
 }
 
+// Plan, tokenizer and model; what both kinds of run have in common.
+Prepared prepare_model(const spec::ExperimentSpec& spec, const std::string& run_id) {
+  Prepared prepared;
+  prepared.spec = spec;
+  prepared.run_id = run_id;
+  prepared.parts = parts_of(spec);
+  prepared.plan = placement::make_plan(spec::placement_request(spec, run_id));
+  prepared.tokenizer = text::tokenizer_for(spec.model.tokenizer, alphabet_of(spec), spec.model.path.value_or(""));
+  prepared.config = model_config(spec, *prepared.tokenizer);
+  if (prepared.config.vocab_size < prepared.tokenizer->vocab_size()) {
+    throw Error(ErrorKind::refused, "the tokenizer has " + std::to_string(prepared.tokenizer->vocab_size()) +
+                                        " tokens, the model's vocabulary only " +
+                                        std::to_string(prepared.config.vocab_size));
+  }
+  for (const placement::Engine& engine : prepared.plan.engines) {
+    for (int worker = 0; worker < engine.count; ++worker) {
+      arch::arena_layout(prepared.config, tensor::DType::f32, worker,
+                         engine.count);  // refuses a model that cannot be cut so
+    }
+  }
+  prepared.chat_template = chat_template_of(spec);
+  reward::check_options(reward_options(spec, ""));
+  return prepared;
+}
+
 // Config and tokenizer for the engines, which get their weights by the first push.
 void write_model_folder(const Prepared& prepared, const fs::path& dir) {
   write_file_atomic(dir / "config.json", arch::config_json(prepared.config, "float32").dump(2) + "\n");
-  data::save_tokenizer(*prepared.tokenizer, dir);
+  text::save_tokenizer(*prepared.tokenizer, dir);
 }
 
 proc::Command trainer_command(const Prepared& prepared, const RunDirectory& directory, const std::string& vime_binary,
@@ -288,11 +311,16 @@ Processes::Processes(const Prepared& prepared, const RunDirectory& directory, co
       fleet::FleetOptions{spec.weight_sync.timeout, spec.engine.request_timeout, directory.model().string()});
   if (!prepared.parts.engines) return;
   rewards_ = std::make_unique<reward::Rewards>(
-      reward_options(spec, directory),
+      reward_options(spec, directory.logs()),
       reward::WorkerLauncher{[this](const proc::Command& command, std::function<void(const proc::Event&)> on_end) {
                                supervisor_.start(command, std::move(on_end));
                              },
                              [this](const std::string& role, milliseconds grace) { supervisor_.stop(role, grace); }});
+}
+
+void Processes::shutdown() {
+  rewards_.reset();  // it tells its workers to end
+  supervisor_.shutdown(milliseconds(2000));
 }
 
 void Processes::start_trainers(const Prepared& prepared, const RunDirectory& directory,

@@ -8,7 +8,6 @@
 
 #include "arch/model_config.hpp"
 #include "data/data_source.hpp"
-#include "data/tokenizer.hpp"
 #include "fleet/fleet.hpp"
 #include "loop/run_directory.hpp"
 #include "loop/trainer_group.hpp"
@@ -16,6 +15,8 @@
 #include "report/records.hpp"
 #include "reward/rewards.hpp"
 #include "spec/spec.hpp"
+#include "text/chat_template.hpp"
+#include "text/tokenizer.hpp"
 
 namespace vime::loop {
 
@@ -35,7 +36,8 @@ struct Prepared {
   fs::path checkpoint;      // that training goes on from; empty: from the start
   fs::path engine_weights;  // a model folder that the engines read themselves; empty: weights come by the first push
   placement::Plan plan;
-  std::shared_ptr<const data::Tokenizer> tokenizer;
+  std::shared_ptr<const text::Tokenizer> tokenizer;
+  std::shared_ptr<const text::ChatTemplate> chat_template;  // null: prompts are given as they are
   arch::ModelConfig config;
   std::vector<data::Prompt> prompts;  // of training, without those over the length limit
   int64_t prompts_too_long = 0;
@@ -60,7 +62,7 @@ class Processes {
   fleet::Fleet& fleet() { return *fleet_; }         // with no engines where there are none
   TrainerGroup& trainers() { return *trainers_; }   // with no ranks where there are none
   reward::Rewards& rewards() { return *rewards_; }  // only where something is generated
-  void shutdown() { supervisor_.shutdown(std::chrono::milliseconds(2000)); }
+  void shutdown();
 
  private:
   void start_trainers(const Prepared& prepared, const RunDirectory& directory, const std::string& vime_binary);

@@ -8,7 +8,7 @@ struct Regex::State {};
 
 Regex::Regex(const std::string&) {
   throw Error(ErrorKind::refused, "reward type \"regex\": this vime was built without PCRE2",
-              "install libpcre2-dev and build with -DVIME_REGEX=ON");
+              "install libpcre2-dev and libutf8proc-dev and build with -DVIME_TOKENIZERS=ON");
 }
 Regex::~Regex() = default;
 

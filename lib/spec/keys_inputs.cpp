@@ -32,9 +32,8 @@ Section model() {
                "with."},
        {.name = "tokenizer",
         .field = FIELD(model.tokenizer),
-        .doc = "`auto`: the model folder's, or the built-in data set's for a preset.",
-        .choices = {"auto"},
-        .reason = "other tokenizers are not read in this version"}}};
+        .doc = "`auto`: the model folder's, or the built-in data set's for a preset. `byte`: one token per byte. "
+               "`char:` and characters: one token for each. Else a folder with a `tokenizer.json` (BPE) of its own."}}};
 }
 
 Section data() {
@@ -126,7 +125,7 @@ Section reward() {
            {.name = "concurrency",
             .field = FIELD(reward.concurrency),
             .doc = "Calls at the same time, of each worker or of the service.",
-            .limits = between(0, 65536),
+            .limits = between(0, 4096),
             .derived = "1 of a worker, 64 of a service"},
            {.name = "max_retries",
             .field = FIELD(reward.max_retries),

@@ -53,7 +53,7 @@ struct Reward {
   double max_missing_ratio = 0.05;
   int64_t num_workers = 4;
   milliseconds startup_timeout{60000};
-  int64_t max_restarts = 100;
+  int64_t max_restarts = 1000;
   int64_t concurrency = 0;
   int64_t max_retries = 5;
   milliseconds retry_backoff{500};

@@ -63,7 +63,7 @@ TEST_CASE("pass@k is averaged over the prompts, and only a full score counts as 
 }
 
 TEST_CASE("a label becomes the response of a sample, with the end token, and is cut at the limit") {
-  const data::CharTokenizer tokenizer("0123=");
+  const text::CharTokenizer tokenizer("0123=");
   const data::Prompt prompt{.text = "21=", .label = "12"};
   const rollout::Sample whole = labelled_sample(tokenizer, prompt, 4);
   CHECK(whole.tokens == std::vector<int64_t>{4, 3, 6, 3, 4, tokenizer.eos_id()});

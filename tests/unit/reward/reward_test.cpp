@@ -46,7 +46,9 @@ TEST_CASE("what is no sane number is never accepted as a reward") {
 
 TEST_CASE("a built-in reward is found by its name, and each has one") {
   const Builtins builtins("");
-  const ScoreItem item{.response = "1112", .label = "1111"};
+  ScoreItem item;
+  item.response = "1112";
+  item.label = "1111";
   CHECK(builtins.score("exact_match", item).value == 0.0);
   CHECK(builtins.score("position_match", item).value == 0.375);
   for (const std::string& name : builtin_names()) CHECK(is_builtin(name));

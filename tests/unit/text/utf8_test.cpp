@@ -1,8 +1,8 @@
-#include "data/utf8.hpp"
+#include "text/utf8.hpp"
 
 #include <doctest/doctest.h>
 
-using namespace vime::data;
+using namespace vime::text;
 
 TEST_CASE("text splits into its characters and stray bytes stand alone") {
   const auto parts = split_characters("a\xc3\xa9\xe2\x82\xac\xf0\x9f\x98\x80\xff!");

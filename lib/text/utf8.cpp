@@ -1,9 +1,9 @@
-#include "data/utf8.hpp"
+#include "text/utf8.hpp"
 
 #include <algorithm>
 #include <cstdint>
 
-namespace vime::data {
+namespace vime::text {
 namespace {
 
 // What may start at a byte: the character's length and the range that its second byte must lie in.
@@ -46,6 +46,40 @@ size_t character_length(std::string_view text, size_t offset) {
   return lead.length > 0 && well_formed_prefix(text, offset, lead) == lead.length ? lead.length : 0;
 }
 
+Character character_at(std::string_view text, size_t offset) {
+  const auto byte = [&](size_t place) { return static_cast<char32_t>(static_cast<uint8_t>(text[offset + place])); };
+  const char32_t first = byte(0);
+  if (first < 0x80) return {first, 1};
+  if (first < 0xe0) return {(first & 0x1f) << 6 | (byte(1) & 0x3f), 2};
+  if (first < 0xf0) return {(first & 0x0f) << 12 | (byte(1) & 0x3f) << 6 | (byte(2) & 0x3f), 3};
+  return {(first & 0x07) << 18 | (byte(1) & 0x3f) << 12 | (byte(2) & 0x3f) << 6 | (byte(3) & 0x3f), 4};
+}
+
+void append_character(std::string& text, char32_t code) {
+  const auto put = [&](char32_t byte) { text += static_cast<char>(static_cast<uint8_t>(byte)); };
+  if (code < 0x80) {
+    put(code);
+  } else if (code < 0x800) {
+    put(0xc0 | code >> 6);
+    put(0x80 | (code & 0x3f));
+  } else if (code < 0x10000) {
+    put(0xe0 | code >> 12);
+    put(0x80 | (code >> 6 & 0x3f));
+    put(0x80 | (code & 0x3f));
+  } else {
+    put(0xf0 | code >> 18);
+    put(0x80 | (code >> 12 & 0x3f));
+    put(0x80 | (code >> 6 & 0x3f));
+    put(0x80 | (code & 0x3f));
+  }
+}
+
+bool is_whitespace(char32_t code) {
+  if (code <= 0x20) return code == 0x20 || (code >= 0x09 && code <= 0x0d);
+  return code == 0x85 || code == 0xa0 || code == 0x1680 || (code >= 0x2000 && code <= 0x200a) || code == 0x2028 ||
+         code == 0x2029 || code == 0x202f || code == 0x205f || code == 0x3000;
+}
+
 std::vector<std::string_view> split_characters(std::string_view text) {
   std::vector<std::string_view> characters;
   for (size_t offset = 0; offset < text.size();) {
@@ -54,6 +88,23 @@ std::vector<std::string_view> split_characters(std::string_view text) {
     offset += length;
   }
   return characters;
+}
+
+bool is_ascii(std::string_view text) {
+  return std::all_of(text.begin(), text.end(), [](char c) { return static_cast<uint8_t>(c) < 0x80; });
+}
+
+bool is_valid_utf8(std::string_view text) {
+  for (size_t offset = 0; offset < text.size();) {
+    if (static_cast<uint8_t>(text[offset]) < 0x80) {
+      ++offset;
+      continue;
+    }
+    const size_t length = character_length(text, offset);
+    if (length == 0) return false;
+    offset += length;
+  }
+  return true;
 }
 
 std::string valid_utf8(std::string_view text) {
@@ -72,4 +123,4 @@ std::string valid_utf8(std::string_view text) {
   return valid;
 }
 
-}  // namespace vime::data
+}  // namespace vime::text

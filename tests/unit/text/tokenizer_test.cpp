@@ -1,11 +1,11 @@
-#include "data/tokenizer.hpp"
+#include "text/plain_tokenizers.hpp"
 
 #include <doctest/doctest.h>
 
 #include "base/error.hpp"
 
 using namespace vime;
-using namespace vime::data;
+using namespace vime::text;
 
 namespace {
 
@@ -83,7 +83,7 @@ TEST_CASE("a tokenizer read back from a model directory gives the same ids") {
   const auto loaded = load_tokenizer(dir.path());
   CHECK(loaded->encode("9\"\\\xe2\x82\xac") == characters.encode("9\"\\\xe2\x82\xac"));
   CHECK(loaded->vocab_size() == characters.vocab_size());
-  CHECK(loaded->to_json() == characters.to_json());
+  CHECK(loaded->decode(Ids{2, 14, 12}) == characters.decode(Ids{2, 14, 12}));
   save_tokenizer(ByteTokenizer(), dir.path());
   CHECK(load_tokenizer(dir.path())->vocab_size() == 258);
 }
@@ -91,7 +91,7 @@ TEST_CASE("a tokenizer read back from a model directory gives the same ids") {
 TEST_CASE("a tokenizer file that is missing, damaged or unknown is refused by its name") {
   const TempDir dir;
   const fs::path file = dir.path() / "vime_tokenizer.json";
-  CHECK(contains(refusal([&] { load_tokenizer(dir.path()); }), file.string()));
+  CHECK(contains(refusal([&] { load_plain_tokenizer(dir.path()); }), file.string()));
   for (const char* content : {"", "[]", "{\"type\": \"char\"}", "{\"type\": \"bpe\", \"pad_id\": 0, \"eos_id\": 1}",
                               "{\"type\": \"char\", \"alphabet\": \"aa\", \"pad_id\": 0, \"eos_id\": 1}",
                               "{\"type\": \"char\", \"alphabet\": 3, \"pad_id\": 0, \"eos_id\": 1}",
@@ -102,20 +102,25 @@ TEST_CASE("a tokenizer file that is missing, damaged or unknown is refused by it
   }
 }
 
-TEST_CASE("auto takes the model's own tokenizer, then the built-in data set's, then bytes") {
+TEST_CASE("auto takes the model's own tokenizer, then the alphabet's, then bytes") {
   const TempDir dir;
-  CHECK(tokenizer_for("auto", "builtin:sort_digits", "")->vocab_size() == 13);
-  CHECK(tokenizer_for("auto", "builtin:sort_digits", dir.path())->vocab_size() == 13);
-  CHECK(tokenizer_for("auto", "data.jsonl", "")->vocab_size() == 258);
+  const std::string alphabet = "0123456789=";
+  CHECK(tokenizer_for("auto", alphabet, "")->vocab_size() == 13);
+  CHECK(tokenizer_for("auto", alphabet, dir.path())->vocab_size() == 13);
+  CHECK(tokenizer_for("auto", "", "")->vocab_size() == 258);
   save_tokenizer(CharTokenizer("ab"), dir.path());
-  CHECK(tokenizer_for("auto", "builtin:sort_digits", dir.path())->vocab_size() == 4);
-  CHECK(tokenizer_for("byte", "builtin:sort_digits", dir.path())->vocab_size() == 258);
-  CHECK(tokenizer_for("char:xyz", "builtin:sort_digits", dir.path())->vocab_size() == 5);
+  CHECK(tokenizer_for("auto", alphabet, dir.path())->vocab_size() == 4);
+  CHECK(tokenizer_for(dir.path().string(), alphabet, "")->vocab_size() == 4);
+  CHECK(tokenizer_for("byte", alphabet, dir.path())->vocab_size() == 258);
+  CHECK(tokenizer_for("char:xyz", alphabet, dir.path())->vocab_size() == 5);
 }
 
 TEST_CASE("a tokenizer that vime cannot read or does not know is refused") {
   const TempDir dir;
+  CHECK(contains(refusal([&] { load_tokenizer(dir.path()); }), "found neither"));
+  write_file_atomic(dir.path() / "tokenizer.model", "");
+  CHECK(contains(refusal([&] { tokenizer_for("auto", "01", dir.path()); }), "tokenizer.model"));
   write_file_atomic(dir.path() / "tokenizer.json", "{}");
-  CHECK(contains(refusal([&] { tokenizer_for("auto", "builtin:sort_digits", dir.path()); }), "tokenizer.json"));
+  CHECK(contains(refusal([&] { tokenizer_for("auto", "01", dir.path()); }), "tokenizer.json: model"));
   CHECK(contains(refusal([] { tokenizer_for("bytes", "", ""); }), "did you mean \"byte\"?"));
 }

@@ -1,16 +1,14 @@
-#include "data/tokenizer.hpp"
+#include "text/plain_tokenizers.hpp"
 
 #include <unordered_map>
 
 #include "base/error.hpp"
 #include "base/strings.hpp"
-#include "data/prompts.hpp"
-#include "data/utf8.hpp"
+#include "text/utf8.hpp"
 
-namespace vime::data {
+namespace vime::text {
 namespace {
 
-constexpr const char* kFileName = "vime_tokenizer.json";
 constexpr int64_t kFirstCharacter = 2;  // after pad and eos
 
 void check_id(int64_t id, int64_t vocab_size, size_t place) {
@@ -27,6 +25,11 @@ std::string shown(std::string_view character) {
     return "\"" + std::string(character) + "\"";
   }
   return "byte 0x" + hex(first).substr(14);
+}
+
+// Aside, fsynced, renamed.
+void write(const fs::path& model_dir, const Json& json) {
+  write_file_atomic(model_dir / kPlainTokenizerFile, json.dump(2) + "\n");
 }
 
 }  // namespace
@@ -62,7 +65,7 @@ int64_t CharTokenizer::vocab_size() const {
   return kFirstCharacter + static_cast<int64_t>(table_->characters.size());
 }
 
-std::vector<int64_t> CharTokenizer::encode(std::string_view text) const {
+std::vector<int64_t> CharTokenizer::encode_text(std::string_view text, bool) const {
   std::vector<int64_t> ids;
   ids.reserve(text.size());
   for (std::string_view character : split_characters(text)) {
@@ -80,7 +83,7 @@ std::vector<int64_t> CharTokenizer::encode(std::string_view text) const {
   return ids;
 }
 
-std::string CharTokenizer::decode(std::span<const int64_t> ids) const {
+std::string CharTokenizer::decode_ids(std::span<const int64_t> ids, bool) const {
   std::string text;
   for (size_t i = 0; i < ids.size(); ++i) {
     check_id(ids[i], vocab_size(), i);
@@ -89,18 +92,18 @@ std::string CharTokenizer::decode(std::span<const int64_t> ids) const {
   return text;
 }
 
-Json CharTokenizer::to_json() const {
-  return {{"type", "char"}, {"alphabet", table_->alphabet}, {"pad_id", pad_id()}, {"eos_id", eos_id()}};
+void CharTokenizer::save(const fs::path& model_dir) const {
+  write(model_dir, {{"type", "char"}, {"alphabet", table_->alphabet}, {"pad_id", pad_id()}, {"eos_id", eos_id()}});
 }
 
-std::vector<int64_t> ByteTokenizer::encode(std::string_view text) const {
+std::vector<int64_t> ByteTokenizer::encode_text(std::string_view text, bool) const {
   std::vector<int64_t> ids;
   ids.reserve(text.size());
   for (char c : text) ids.push_back(static_cast<unsigned char>(c));
   return ids;
 }
 
-std::string ByteTokenizer::decode(std::span<const int64_t> ids) const {
+std::string ByteTokenizer::decode_ids(std::span<const int64_t> ids, bool) const {
   std::string bytes;
   for (size_t i = 0; i < ids.size(); ++i) {
     check_id(ids[i], vocab_size(), i);
@@ -109,16 +112,12 @@ std::string ByteTokenizer::decode(std::span<const int64_t> ids) const {
   return valid_utf8(bytes);
 }
 
-Json ByteTokenizer::to_json() const {
-  return {{"type", "byte"}, {"pad_id", pad_id()}, {"eos_id", eos_id()}};
+void ByteTokenizer::save(const fs::path& model_dir) const {
+  write(model_dir, {{"type", "byte"}, {"pad_id", pad_id()}, {"eos_id", eos_id()}});
 }
 
-void save_tokenizer(const Tokenizer& tokenizer, const fs::path& model_dir) {
-  write_file_atomic(model_dir / kFileName, tokenizer.to_json().dump(2) + "\n");
-}
-
-std::shared_ptr<const Tokenizer> load_tokenizer(const fs::path& model_dir) {
-  const fs::path path = model_dir / kFileName;
+std::shared_ptr<const Tokenizer> load_plain_tokenizer(const fs::path& model_dir) {
+  const fs::path path = model_dir / kPlainTokenizerFile;
   const std::string where = path.string();
   const Json json = parse_json(read_file(path), where, ErrorKind::refused);
   std::shared_ptr<const Tokenizer> tokenizer;
@@ -148,27 +147,4 @@ std::shared_ptr<const Tokenizer> load_tokenizer(const fs::path& model_dir) {
   return tokenizer;
 }
 
-std::shared_ptr<const Tokenizer> tokenizer_for(const std::string& spec, const std::string& prompt_data,
-                                               const fs::path& model_dir) {
-  if (spec == "byte") return std::make_shared<ByteTokenizer>();
-  if (spec.rfind("char:", 0) == 0) return std::make_shared<CharTokenizer>(spec.substr(5));
-  if (spec != "auto") {
-    const std::string near = nearest_name(spec, {"auto", "byte"});
-    throw Error(ErrorKind::refused,
-                "model.tokenizer: expected \"auto\", \"byte\" or \"char:<characters>\", found \"" + spec + "\"",
-                near.empty() ? "" : "did you mean \"" + near + "\"?");
-  }
-  if (!model_dir.empty()) {
-    if (fs::exists(model_dir / kFileName)) return load_tokenizer(model_dir);
-    for (const char* name : {"tokenizer.json", "tokenizer.model", "vocab.json"}) {
-      if (fs::exists(model_dir / name)) {
-        throw Error(ErrorKind::refused, (model_dir / name).string() + ": this build cannot read that kind of tokenizer",
-                    "name another one in model.tokenizer: \"byte\" or \"char:<characters>\"");
-      }
-    }
-  }
-  if (is_builtin(prompt_data)) return std::make_shared<CharTokenizer>(builtin_alphabet(prompt_data));
-  return std::make_shared<ByteTokenizer>();
-}
-
-}  // namespace vime::data
+}  // namespace vime::text
