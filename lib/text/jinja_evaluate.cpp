@@ -31,7 +31,7 @@ void put(std::vector<std::pair<Value, Value>>& items, Value key, Value value, Bu
 }  // namespace
 
 Value Evaluator::evaluate(const Expression& expression) {
-  if (depth_ >= kMaxDepth) fail("expressions are nested too deep");
+  if (depth_ >= kMaxDepth) fail("expressions and macros are nested deeper than " + std::to_string(kMaxDepth));
   struct Deeper {
     int& depth;
     explicit Deeper(int& now) : depth(++now) {}
