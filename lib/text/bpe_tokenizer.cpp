@@ -64,7 +64,7 @@ struct BpeTokenizer::Parts {
 
 BpeTokenizer::BpeTokenizer(const std::string& json, const SpecialTokens& tokens, fs::path model_dir) {
   auto parts = std::make_unique<Parts>(parse_tokenizer_json(json));
-  parts->model_dir = fs::absolute(model_dir);
+  parts->model_dir = model_dir.empty() ? model_dir : fs::absolute(model_dir);
   parts->bos = parts->id_of(tokens.bos, tokens.bos_id);
   parts->eos = parts->id_of(tokens.eos, tokens.eos_id);
   parts->pad = parts->id_of(tokens.pad, tokens.pad_id);

@@ -31,7 +31,7 @@ void put(std::vector<std::pair<Value, Value>>& items, Value key, Value value, Bu
 }  // namespace
 
 Value Evaluator::evaluate(const Expression& expression) {
-  if (depth_ >= kMaxDepth) fail("expressions are nested too deep");
+  if (depth_ >= kMaxDepth) fail("expressions and macros are nested deeper than " + std::to_string(kMaxDepth));
   struct Deeper {
     int& depth;
     explicit Deeper(int& now) : depth(++now) {}
@@ -160,7 +160,8 @@ Value Evaluator::global(const std::string& name) {
   if (name == "dict") {
     return function([this](const Arguments& arguments) {
       std::vector<std::pair<Value, Value>> items;
-      const Parameters given({arguments.positional, {}}, "dict", {"mapping"});
+      const Arguments unnamed{arguments.positional, {}};
+      const Parameters given(unnamed, "dict", {"mapping"});
       if (given.is_given(0)) {
         if (!given.required(0).is_dict()) fail("dict(): only a mapping and named arguments are supported");
         items = given.required(0).dict().items;
@@ -181,7 +182,8 @@ Value Evaluator::global(const std::string& name) {
 Value Evaluator::make_namespace(const Arguments& arguments) {
   const auto made = std::make_shared<Namespace>();
   namespaces_.push_back(made);
-  const Parameters given({arguments.positional, {}}, "namespace", {"mapping"});
+  const Arguments unnamed{arguments.positional, {}};
+  const Parameters given(unnamed, "namespace", {"mapping"});
   if (given.is_given(0)) {
     if (!given.required(0).is_dict()) fail("namespace(): expected a mapping, not " + type_name(given.required(0)));
     for (const auto& [key, value] : given.required(0).dict().items) {

@@ -27,10 +27,12 @@ class Function final : public Object {
 // has and a template cannot use here: those that change a list or dict, and rare ones.
 std::optional<Value> method_of(const Value& value, const std::string& name);
 
-// Arguments by place or name. Error{refused} when there are too many, or one has no such name.
+// Arguments by place or name; the arguments must outlive it. Error{refused} when there are too many, or one has no such
+// name.
 class Parameters {
  public:
   Parameters(const Arguments& arguments, std::string function, std::vector<std::string> names);
+  Parameters(Arguments&& arguments, std::string function, std::vector<std::string> names) = delete;
   const Value* given(size_t index) const { return values_[index]; }  // nullptr: not given
   bool is_given(size_t index) const { return values_[index] != nullptr; }
   const Value& required(size_t index) const;

@@ -2,7 +2,7 @@
 
 #include <doctest/doctest.h>
 
-#include "base/error.hpp"
+#include "refusal.hpp"
 
 using namespace vime;
 using namespace vime::text;
@@ -10,21 +10,6 @@ using namespace vime::text;
 namespace {
 
 using Ids = std::vector<int64_t>;
-
-template <typename Action>
-std::string refusal(Action action) {
-  try {
-    action();
-  } catch (const Error& e) {
-    CHECK(e.kind() == ErrorKind::refused);
-    return e.what();
-  }
-  return "";
-}
-
-bool contains(const std::string& text, const std::string& part) {
-  return text.find(part) != std::string::npos;
-}
 
 }  // namespace
 
