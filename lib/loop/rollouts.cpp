@@ -42,7 +42,8 @@ void copy_into(const fs::path& from, const fs::path& folder) {
 
 }  // namespace
 
-rollout::Sample labelled_sample(const text::Tokenizer& tokenizer, const data::Prompt& prompt, int64_t most_tokens) {
+rollout::Sample labelled_sample(const text::Tokenizer& tokenizer, std::optional<int64_t> end_token,
+                                const data::Prompt& prompt, int64_t most_tokens) {
   rollout::Sample sample;
   sample.prompt_id = prompt.id;
   sample.prompt = prompt.text;
@@ -50,7 +51,7 @@ rollout::Sample labelled_sample(const text::Tokenizer& tokenizer, const data::Pr
   sample.response = prompt.label;
   sample.tokens = tokenizer.encode(prompt.text);
   std::vector<int64_t> response = tokenizer.encode(prompt.label);
-  response.push_back(tokenizer.eos_id());
+  if (end_token) response.push_back(*end_token);
   if (static_cast<int64_t>(response.size()) > most_tokens) {
     response.resize(static_cast<size_t>(most_tokens));
     sample.state = rollout::SampleState::truncated;
@@ -134,9 +135,11 @@ Rollout Rollouts::generated(LoopState& state, int64_t weight_version) {
 }
 
 Rollout Rollouts::labelled(LoopState& state, int64_t weight_version) {
+  const std::vector<int64_t>& ends = prepared_.config.eos_token_ids;
+  const std::optional<int64_t> end_token = ends.empty() ? std::nullopt : std::optional(ends.front());
   std::vector<rollout::Sample> samples;
   for (const data::Prompt& prompt : next_prompts(state)) {
-    samples.push_back(labelled_sample(*prepared_.tokenizer, prompt, spec_.rollout.rollout_max_response_len));
+    samples.push_back(labelled_sample(*prepared_.tokenizer, end_token, prompt, spec_.rollout.rollout_max_response_len));
     samples.back().index = state.next_sample++;
     samples.back().group_id = state.next_group++;
     samples.back().weight_version_first = samples.back().weight_version_last = weight_version;

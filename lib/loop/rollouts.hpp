@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <vector>
 
 #include "data/data_source.hpp"
@@ -47,8 +48,10 @@ class Rollouts {
   std::unique_ptr<data::DataSource> source_;  // null where rollouts are loaded
 };
 
-// A prompt and its label as a sample to train on: the label's tokens and the end token are the response.
-rollout::Sample labelled_sample(const text::Tokenizer& tokenizer, const data::Prompt& prompt, int64_t most_tokens);
+// A prompt and its label as a sample to train on: the label's tokens and the end token, if there is one, are the
+// response.
+rollout::Sample labelled_sample(const text::Tokenizer& tokenizer, std::optional<int64_t> end_token,
+                                const data::Prompt& prompt, int64_t most_tokens);
 
 // Error{refused} unless `folder` has the rollouts 0 ... count - 1.
 void require_rollouts(const fs::path& folder, int64_t count);

@@ -7,6 +7,7 @@
 #include "loop/evaluation.hpp"
 #include "loop/rollouts.hpp"
 #include "loop/train_figures.hpp"
+#include "text/plain_tokenizers.hpp"
 
 using namespace vime;
 using namespace vime::loop;
@@ -65,14 +66,15 @@ TEST_CASE("pass@k is averaged over the prompts, and only a full score counts as 
 TEST_CASE("a label becomes the response of a sample, with the end token, and is cut at the limit") {
   const text::CharTokenizer tokenizer("0123=");
   const data::Prompt prompt{.text = "21=", .label = "12"};
-  const rollout::Sample whole = labelled_sample(tokenizer, prompt, 4);
+  const rollout::Sample whole = labelled_sample(tokenizer, tokenizer.eos_id(), prompt, 4);
   CHECK(whole.tokens == std::vector<int64_t>{4, 3, 6, 3, 4, tokenizer.eos_id()});
   CHECK(whole.response_len == 3);
   CHECK(whole.state == rollout::SampleState::completed);
   CHECK(whole.is_trainable());
-  const rollout::Sample cut = labelled_sample(tokenizer, prompt, 2);
+  const rollout::Sample cut = labelled_sample(tokenizer, tokenizer.eos_id(), prompt, 2);
   CHECK(cut.response_len == 2);
   CHECK(cut.state == rollout::SampleState::truncated);
+  CHECK(labelled_sample(tokenizer, std::nullopt, prompt, 4).response_len == 2);
 }
 
 TEST_CASE("rollouts to replay must all be there") {
