@@ -2,6 +2,9 @@
 #include <CLI/CLI.hpp>
 #include <memory>
 
+#include "base/error.hpp"
+#include "base/files.hpp"
+#include "base/json.hpp"
 #include "commands.hpp"
 #include "loop/evaluate_model.hpp"
 #include "proc/process.hpp"
@@ -17,9 +20,17 @@ struct EvalArguments {
 };
 
 int eval_command(const EvalArguments& arguments) {
+  std::error_code ignored;
+  if (!fs::is_regular_file(fs::path(arguments.model) / "config.json", ignored)) {
+    throw Error(ErrorKind::refused, "--model: there is no folder \"" + arguments.model + "\" with a config.json",
+                "expected a model in Hugging Face format");
+  }
+  // The model replaces the spec's, which need not exist.
+  std::vector<std::string> overrides = arguments.spec.overrides;
+  overrides.push_back("model.path=" + Json(arguments.model).dump());
+  overrides.push_back("model.preset=null");
   loop::EvalOptions options;
-  options.spec = spec::load(arguments.spec.config, arguments.spec.overrides);
-  options.model_dir = arguments.model;
+  options.spec = spec::load(arguments.spec.config, overrides);
   options.json = arguments.json;
   options.vime_binary = proc::own_binary();
   proc::watch_interrupts();

@@ -38,7 +38,7 @@ Json json_of(const EvalResult& result) {
 }  // namespace
 
 int evaluate_model(const EvalOptions& options) {
-  const Prepared prepared = prepare_evaluation(options.spec, random_token(), options.model_dir);
+  const Prepared prepared = prepare_evaluation(options.spec, random_token());
   const spec::ExperimentSpec& spec = prepared.spec;
   const TempDir folder;
   const RunDirectory directory(folder.path());

@@ -9,9 +9,8 @@
 namespace vime::loop {
 
 struct EvalOptions {
-  spec::ExperimentSpec spec;
-  fs::path model_dir;
-  bool json = false;  // on stdout instead of a table
+  spec::ExperimentSpec spec;  // with model.path
+  bool json = false;          // on stdout instead of a table
   std::string vime_binary;
 };
 

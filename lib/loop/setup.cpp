@@ -259,18 +259,15 @@ Prepared prepare(const spec::ExperimentSpec& spec, const std::string& run_id) {
   return prepared;
 }
 
-Prepared prepare_evaluation(const spec::ExperimentSpec& spec, const std::string& run_id, const fs::path& model_dir) {
+Prepared prepare_evaluation(const spec::ExperimentSpec& spec, const std::string& run_id) {
   if (spec.eval.datasets.empty()) {
     throw Error(ErrorKind::refused,
                 "there is nothing to evaluate on: the spec has neither eval.prompt_data nor "
                 "eval.datasets");
   }
-  spec::ExperimentSpec changed = spec;
-  changed.model.path = fs::absolute(model_dir).lexically_normal().string();
-  changed.model.preset.reset();
-  Prepared prepared = prepare_model(changed, run_id);
+  Prepared prepared = prepare_model(spec, run_id);
   prepared.parts = {.trainers = false, .engines = true};
-  prepared.engine_weights = *changed.model.path;
+  prepared.engine_weights = spec.model.path.value();
   settle_lengths(prepared, prepare_eval_prompts(prepared));
   return prepared;
 }

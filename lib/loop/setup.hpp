@@ -48,8 +48,8 @@ struct Prepared {
 
 // Error{refused} for whatever cannot work.
 Prepared prepare(const spec::ExperimentSpec& spec, const std::string& run_id);
-// The same for evaluation alone: engines that read the weights of this folder, and no training prompts.
-Prepared prepare_evaluation(const spec::ExperimentSpec& spec, const std::string& run_id, const fs::path& model_dir);
+// The same for evaluation alone: engines that read the weights of model.path, and no training prompts.
+Prepared prepare_evaluation(const spec::ExperimentSpec& spec, const std::string& run_id);
 
 // The running processes. Destroying it ends them all.
 class Processes {

@@ -81,7 +81,7 @@ void Rewards::submit(std::vector<ScoreItem> items, std::function<void(std::vecto
   if (state.options.group && external != 0 && external != items.size()) {
     throw Error(ErrorKind::refused,
                 "sample " + std::to_string(items.front().sample) +
-                    ": reward.group scores a group in one call, and its samples have several types");
+                    ": reward.group_rm scores a group in one call, and its samples have several types");
   }
   auto group = std::make_shared<Group>();
   group->scores.resize(items.size());
@@ -145,7 +145,7 @@ void check_options(const RewardOptions& options) {
     throw Error(ErrorKind::refused, "reward.url: expected http://host:port/path, found \"" + options.url + "\"");
   if (options.group && !is_external(options.type))
     throw Error(ErrorKind::refused,
-                "reward.group: built-in rewards score each sample on its own; only command and http score groups");
+                "reward.group_rm: built-in rewards score each sample on its own; only command and http score groups");
   if (options.reward_key.empty() || options.reward_key.front() == '.' || options.reward_key.back() == '.')
     throw Error(ErrorKind::refused,
                 "reward.reward_key: expected keys with dots between, found \"" + options.reward_key + "\"");

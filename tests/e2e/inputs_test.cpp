@@ -60,7 +60,7 @@ TEST_CASE(
   const std::string model = (folder.path() / "sft/checkpoints/latest/model").string();
   const Outcome reinforced =
       run(kWordProblems, folder.path() / "rl",
-          with(kPaths, {"model.path=" + model, "model.preset=null", "model.tokenizer=auto", "rollout.num_rollout=3",
+          with(kPaths, {"model.path=" + model, "rollout.num_rollout=3", "trainer.lr_warmup_iters=0",
                         "reward.command=[python3, " VIME_SOURCE_DIR "/configs/rewards/word_problem.py]"}),
           {"--ci-test"});
   CAPTURE(reinforced.err);
@@ -86,8 +86,10 @@ TEST_CASE(
 TEST_CASE(
     "a reward program that dies, hangs or talks nonsense costs its samples their reward, and too many end the run") {
   const TempDir folder;
-  const std::vector<std::string> small = with(kPaths, {"rollout.num_rollout=1", "eval.eval_interval=null",
-                                                       "rollout.rollout_batch_size=4", "reward.startup_timeout=2s"});
+  const std::vector<std::string> small =
+      with(kPaths, {"model.path=null", "model.preset=tiny", "model.tokenizer=byte", "rollout.num_rollout=1",
+                    "eval.eval_interval=null", "rollout.rollout_batch_size=4", "reward.startup_timeout=2s",
+                    "trainer.lr_warmup_iters=0"});
   // Answers every call but those of samples 3 and 4, whose rewards are no numbers.
   const std::string some =
       program(folder.path() / "some.sh",

@@ -389,7 +389,7 @@ TEST_CASE("options that cannot be are refused with the key") {
   CHECK(refusal([](RewardOptions& o) { o.type = "exact"; }).find("reward.type") == 0);
   CHECK(refusal([](RewardOptions& o) { o.type = "command"; }).find("reward.command") == 0);
   CHECK(refusal([](RewardOptions& o) { o.type = "http"; }).find("reward.url") == 0);
-  CHECK(refusal([](RewardOptions& o) { o.group = true; }).find("reward.group") == 0);
+  CHECK(refusal([](RewardOptions& o) { o.group = true; }).find("reward.group_rm") == 0);
   CHECK(refusal([](RewardOptions& o) { o.num_workers = 0; }).find("reward.num_workers: expected 1 to") == 0);
   CHECK(refusal([](RewardOptions& o) { o.reward_key = ".a"; }).find("reward.reward_key") == 0);
   CHECK(refusal([](RewardOptions& o) { o.timeout = milliseconds(0); }).find("reward.timeout") == 0);

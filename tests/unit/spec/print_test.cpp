@@ -69,14 +69,21 @@ TEST_CASE("model paths with any characters read back") {
 }
 
 TEST_CASE("every shipped config loads and reads back from its resolved form") {
+  // Their files are named from the project's folder, and one begins with the model that another leaves.
+  const vime::fs::path here = vime::fs::current_path();
+  vime::fs::current_path(VIME_SOURCE_DIR);
   int configs = 0;
   for (const auto& entry : vime::fs::directory_iterator(VIME_SOURCE_DIR "/configs")) {
     if (entry.path().extension() != ".yaml") continue;
     CAPTURE(entry.path().string());
-    check_round_trip(load(entry.path()));
+    const bool goes_on = entry.path().filename() == "word_problems.yaml";
+    if (goes_on) CHECK_THROWS_WITH(load(entry.path()), doctest::Contains("there is no folder"));
+    check_round_trip(load(entry.path(), goes_on ? std::vector<std::string>{"model.path=null", "model.preset=tiny"}
+                                                : std::vector<std::string>{}));
     ++configs;
   }
-  CHECK(configs >= 2);
+  vime::fs::current_path(here);
+  CHECK(configs >= 4);
 }
 
 TEST_CASE("the quickstart is the job that the documentation describes") {
