@@ -1,5 +1,5 @@
 // Loads the prompts of a data set: built-in sets and JSONL files, one JSON object a line. What the lines hold, how
-// errors read and what the ids mean stands in docs/data.md. Blocks on the disk; any thread.
+// errors read and what the ids mean stands in docs/data-and-rewards.md. Blocks on the disk; any thread.
 #pragma once
 
 #include <cstdint>

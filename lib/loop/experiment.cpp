@@ -20,6 +20,14 @@ weights::VersionLedger ledger_of(const std::optional<Checkpoint>& from) {
               : weights::VersionLedger();
 }
 
+// What vime does not change of the model folder that training began with.
+void carry_along(const spec::ExperimentSpec& spec, const fs::path& folder) {
+  constexpr const char* kFile = "generation_config.json";
+  std::error_code ignored;
+  if (!spec.model.path || !fs::exists(fs::path(*spec.model.path) / kFile, ignored)) return;
+  write_file_atomic(folder / kFile, read_file(fs::path(*spec.model.path) / kFile));
+}
+
 }  // namespace
 
 Identity identity_of(const Prepared& prepared) {
@@ -166,6 +174,7 @@ void Experiment::save() {
   make_directories(aside);
   processes_.trainers().call(0, "/save", {{"dir", aside.string()}});
   text::save_tokenizer(*prepared_.tokenizer, aside / "model");
+  carry_along(spec_, aside / "model");
   write_loop_state(aside, prepared_.run_id, state_, identity_);
   directory_.publish_checkpoint(state_.step, spec_.checkpoint.keep_last, spec_.checkpoint.keep_every);
   saved_step_ = state_.step;

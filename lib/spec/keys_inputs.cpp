@@ -38,7 +38,7 @@ Section model() {
 
 Section data() {
   return {"data",
-          "The prompts to train on. docs/data.md says what the lines of a file hold.",
+          "The prompts to train on. docs/data-and-rewards.md says what the lines of a file hold.",
           {{.name = "prompt_data",
             .field = FIELD(data.prompt_data),
             .doc = "JSONL files (plain or gzip), each with an optional slice of its lines (`train.jsonl@[0:1000]`; in "
