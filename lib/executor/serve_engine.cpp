@@ -29,11 +29,7 @@ engine::TextCodec codec_of(const std::shared_ptr<const text::Tokenizer>& tokeniz
     return std::vector<int32_t>(ids.begin(), ids.end());
   };
   codec.decode = [tokenizer](const std::vector<int32_t>& ids, bool skip_special_tokens) {
-    std::vector<int64_t> known;  // a model may have more rows than its tokenizer has tokens
-    for (const int32_t id : ids) {
-      if (id < tokenizer->vocab_size()) known.push_back(id);
-    }
-    return tokenizer->decode(known, skip_special_tokens);
+    return tokenizer->decode(std::vector<int64_t>(ids.begin(), ids.end()), skip_special_tokens);
   };
   return codec;
 }

@@ -23,8 +23,8 @@ class Tokenizer {
   std::vector<int64_t> encode(std::string_view text, bool add_special_tokens = false) const {
     return encode_text(text, add_special_tokens);
   }
-  // Always well-formed UTF-8. Special tokens (pad, eos) give no text unless they are asked for. Error{refused} on a
-  // negative id, and for byte and character tokenizers on one outside [0, vocab_size).
+  // Always well-formed UTF-8. Special tokens (pad, eos) give no text unless they are asked for, and neither do ids
+  // without a token: models have more rows than their tokenizers have tokens. Error{refused} on a negative id.
   std::string decode(std::span<const int64_t> ids, bool skip_special_tokens = true) const {
     return decode_ids(ids, skip_special_tokens);
   }

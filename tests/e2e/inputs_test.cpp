@@ -212,3 +212,18 @@ TEST_CASE(
   CHECK(read_file(saved / "generation_config.json") == "{\"eos_token_id\": [0, 1]}");
   CHECK(read_json(saved / "config.json").at("eos_token_id") == Json({0, 1}));
 }
+
+TEST_CASE("models of every family are trained from their folders, with more rows than the tokenizer has tokens") {
+  for (const std::string model : {"llama", "qwen2", "qwen3"}) {
+    CAPTURE(model);
+    const TempDir folder;
+    const Outcome outcome = run(kQuickstart, folder.path() / "run",
+                                {"model.path=" VIME_TEST_DATA "/models/" + model, "model.preset=null",
+                                 "rollout.num_rollout=2", "eval.num_samples=8"},
+                                {"--ci-test"});
+    CAPTURE(outcome.err);
+    CHECK(outcome.status == 0);
+    CHECK(read_json(folder.path() / "run/checkpoints/latest/model/config.json").at("vocab_size") == 160);
+    CHECK(final_weights(folder.path() / "run").size() > 1000);
+  }
+}
