@@ -1,8 +1,6 @@
 // Runs on files: model folders, JSONL, reward programs, labels, replays, evaluation alone.
 #include <doctest/doctest.h>
 
-#include <map>
-
 #include "base/strings.hpp"
 #include "e2e/run_binary.hpp"
 #include "e2e/run_files.hpp"
@@ -155,62 +153,6 @@ TEST_CASE("rollouts that were kept and are replayed give the same weights, and e
   // The engines read the very weights that the first run's evaluation ended with.
   CHECK(read_lines(folder.path() / "alone/metrics.jsonl").front().at("eval/sort_digits/heldout") ==
         read_lines(folder.path() / "first/metrics.jsonl").back().at("eval/sort_digits/heldout"));
-}
-
-TEST_CASE(
-    "a model folder with tokenizer.json and a chat template is trained on messages, and its checkpoint is one again") {
-  const TempDir folder;
-  // A folder as the Hub has them: a tokenizer, a template, and the small model made for it.
-  const fs::path tokenizer = folder.path() / "tokenizer";
-  make_directories(tokenizer);
-  fs::copy_file(VIME_TEST_DATA "/tokenizers/qwen2/tokenizer.json", tokenizer / "tokenizer.json");
-  fs::copy_file(VIME_TEST_DATA "/templates/chatml.jinja", tokenizer / "chat_template.jinja");
-  write_file_atomic(tokenizer / "tokenizer_config.json", "{\"eos_token\": \"<|endoftext|>\"}");
-  write_file_atomic(folder.path() / "chat.jsonl",
-                    "{\"messages\": [{\"role\": \"user\", \"content\": \"Two words, please.\"}], \"answer\": 12}\n"
-                    "{\"messages\": [{\"role\": \"system\", \"content\": \"Be brief.\"}, {\"role\": \"user\", "
-                    "\"content\": \"And you?\"}], \"answer\": \"7\", \"reward_type\": \"f1\"}\n");
-  const std::vector<std::string> sets = {"data.prompt_data=" + (folder.path() / "chat.jsonl").string(),
-                                         "data.input_key=messages",
-                                         "data.label_key=answer",
-                                         "data.apply_chat_template=true",
-                                         "reward.type=numeric",
-                                         "rollout.num_rollout=1",
-                                         "rollout.rollout_batch_size=2",
-                                         "rollout.rollout_max_prompt_len=60",
-                                         "trainer.global_batch_size=16",
-                                         "engine.max_model_len=null",
-                                         "eval.eval_interval=null"};
-  const Outcome made = run(kQuickstart, folder.path() / "made", with(sets, {"model.tokenizer=" + tokenizer.string()}));
-  CAPTURE(made.err);
-  REQUIRE(made.status == 0);
-  const fs::path model = folder.path() / "made/checkpoints/latest/model";
-  write_file_atomic(model / "generation_config.json", "{\"eos_token_id\": [0, 1]}");
-
-  const Outcome outcome = run(kQuickstart, folder.path() / "run",
-                              with(sets, {"model.path=" + model.string(), "model.preset=null"}), {"--ci-test"});
-  CAPTURE(outcome.err);
-  REQUIRE(outcome.status == 0);
-  std::map<std::string, int> prompts;
-  for (const Json& sample : read_lines(folder.path() / "run/rollouts/rollout_000000.jsonl")) {
-    ++prompts[sample.at("prompt").get<std::string>()];
-    CHECK(sample.at("reward").is_number());
-  }
-  CHECK(prompts ==
-        std::map<std::string, int>{
-            {"<|im_start|>system\nYou solve tasks.<|im_end|>\n<|im_start|>user\nTwo words, please.<|im_end|>\n"
-             "<|im_start|>assistant\n",
-             8},
-            {"<|im_start|>system\nBe brief.<|im_end|>\n<|im_start|>user\nAnd you?<|im_end|>\n"
-             "<|im_start|>assistant\n",
-             8}});
-  const fs::path saved = folder.path() / "run/checkpoints/latest/model";
-  for (const char* name : {"tokenizer.json", "tokenizer_config.json", "chat_template.jinja"}) {
-    CAPTURE(name);
-    CHECK(read_file(saved / name) == read_file(tokenizer / name));
-  }
-  CHECK(read_file(saved / "generation_config.json") == "{\"eos_token_id\": [0, 1]}");
-  CHECK(read_json(saved / "config.json").at("eos_token_id") == Json({0, 1}));
 }
 
 TEST_CASE("models of every family are trained from their folders, with more rows than the tokenizer has tokens") {

@@ -91,7 +91,7 @@ TEST_CASE("the quickstart is the job that the documentation describes") {
   CHECK(spec.ci_test);
   CHECK(spec.placement.rollout_num_gpus_per_engine == 2);
   CHECK(spec.trainer.global_batch_size == 512);
-  CHECK(spec.trainer.lr == 1.5e-3);
+  CHECK(spec.trainer.lr == 2e-3);
   CHECK(spec.rollout.num_rollout == 200);
   // The disaggregated config is the same job but for its name and placement.
   ExperimentSpec other = load(VIME_SOURCE_DIR "/configs/disaggregated.yaml");
