@@ -1,6 +1,7 @@
 // The command line: options are declared in the subcommands' files, errors become one message and an exit status here.
 #include <CLI/CLI.hpp>
 #include <cerrno>
+#include <csignal>
 #include <cstdio>
 #include <exception>
 
@@ -107,6 +108,7 @@ int run(int argc, char** argv) {
 }  // namespace
 
 int main(int argc, char** argv) {
+  std::signal(SIGPIPE, SIG_IGN);  // whoever reads the progress may leave; what must be written says so itself
   proc::remember_arguments(argc, argv);
   app::remember_module_arguments(argc, argv);
   try {

@@ -111,6 +111,7 @@ TempDir::TempDir() {
 }
 
 TempDir::~TempDir() {
+  if (kept_) return;
   std::error_code ignored;  // a destructor has nobody to tell; the folder is the system's to clear then
   fs::remove_all(path_, ignored);
 }

@@ -53,9 +53,11 @@ class TempDir {
   TempDir& operator=(const TempDir&) = delete;
   ~TempDir();
   const fs::path& path() const { return path_; }
+  void keep() { kept_ = true; }  // it stays when this goes
 
  private:
   fs::path path_;
+  bool kept_ = false;
 };
 
 }  // namespace vime

@@ -72,6 +72,8 @@ void write_loop_state(const fs::path& folder, const std::string& run_id, const L
                      {"seed", identity.seed},
                      {"data_fingerprint", identity.data},
                      {"model", identity.model},
+                     {"loss_type", identity.loss_type},
+                     {"start_fingerprint", identity.start},
                      {"files", files_of(folder)}};
   write_file_atomic(folder / kFile, json.dump(2) + "\n");
   for (const auto& entry : fs::directory_iterator(folder)) {
@@ -101,7 +103,8 @@ Checkpoint read_checkpoint(const fs::path& folder) {
   state.next_group = json_int(json, "next_group", where);
   state.line = with_nonfinite(json_member(json, "line", where));
   checkpoint.identity = {json_int(json, "seed", where), json_string(json, "data_fingerprint", where),
-                         json_member(json, "model", where)};
+                         json_member(json, "model", where), json_string(json, "loss_type", where),
+                         json_string(json, "start_fingerprint", where)};
   return checkpoint;
 }
 
@@ -130,6 +133,13 @@ void require_same(const Checkpoint& checkpoint, const Identity& now) {
     refuse("the training prompts or their order have changed (fingerprint " + then.data + ", now " + now.data +
                "), so its place in them means nothing",
            "restore the data set, data.* and rollout.rollout_max_prompt_len, or begin a new run from its model");
+  }
+  if (then.loss_type != now.loss_type) {
+    refuse("its loss_type is " + then.loss_type + ", now it is " + now.loss_type, "begin a new run from its model");
+  }
+  if (then.start != now.start) {
+    refuse("the weights that training began with, which are the reference model too, have changed",
+           "restore them, or begin a new run with model.ref_load");
   }
   if (then.model == now.model) return;
   for (const auto& [name, value] : now.model.items()) {

@@ -31,6 +31,8 @@ struct Identity {
   int64_t seed = 0;
   std::string data;  // fingerprint of the prompts and their order
   Json model;        // config.json
+  std::string loss_type;
+  std::string start;  // fingerprint of the weights that training began with, where they are the reference model too
   bool operator==(const Identity&) const = default;
 };
 

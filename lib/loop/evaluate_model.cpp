@@ -2,7 +2,7 @@
 
 #include <cstdio>
 
-#include "base/log.hpp"
+#include "base/error.hpp"
 #include "base/random.hpp"
 #include "base/strings.hpp"
 #include "loop/evaluation.hpp"
@@ -35,33 +35,42 @@ Json json_of(const EvalResult& result) {
   return json;
 }
 
+std::vector<EvalResult> answer_all(const Prepared& prepared, const RunDirectory& directory,
+                                   const std::string& vime_binary) {
+  const spec::ExperimentSpec& spec = prepared.spec;
+  Processes processes(prepared, directory, vime_binary, {});
+  const uint64_t stream = mix_key(static_cast<uint64_t>(spec.seed), kEvalStream);
+  std::vector<EvalResult> results;
+  for (size_t i = 0; i < spec.eval.datasets.size(); ++i) {
+    const GenerateContext context = generate_context(prepared, processes, mix_key(stream, i), 0);
+    results.push_back(
+        evaluate(context, spec.eval.datasets[i], prepared.eval_prompts[i], spec.rollout.rollout_stop_token_ids));
+  }
+  processes.shutdown();
+  return results;
+}
+
 }  // namespace
 
 int evaluate_model(const EvalOptions& options) {
   const Prepared prepared = prepare_evaluation(options.spec, random_token());
-  const spec::ExperimentSpec& spec = prepared.spec;
-  const TempDir folder;
+  TempDir folder;
   const RunDirectory directory(folder.path());
-  Processes processes(prepared, directory, options.vime_binary, {});
-  const uint64_t stream = mix_key(static_cast<uint64_t>(spec.seed), kEvalStream);
-  Json list = Json::array();
-  std::string table;
-  for (size_t i = 0; i < spec.eval.datasets.size(); ++i) {
-    const GenerateContext context{processes.fleet(),
-                                  processes.supervisor(),
-                                  *prepared.tokenizer,
-                                  processes.rewards(),
-                                  spec.reward.group_rm,
-                                  mix_key(stream, i),
-                                  0};
-    const EvalResult result = evaluate(context, spec.eval.datasets[i], prepared.eval_prompts[i],
-                                       spec.rollout.rollout_stop_token_ids, spec.reward.max_missing_ratio);
-    list.push_back(json_of(result));
-    table += table_row(result);
+  std::vector<EvalResult> results;
+  try {
+    results = answer_all(prepared, directory, options.vime_binary);
+  } catch (const Error& error) {
+    // The error names logs in the folder.
+    if (error.kind() != ErrorKind::interrupted) folder.keep();
+    throw;
   }
-  processes.shutdown();
-  const std::string text =
-      options.json ? Json({{"model", spec.model.path.value()}, {"eval", list}}).dump(2) + "\n" : table;
+  Json list = Json::array();
+  std::string text;
+  for (const EvalResult& result : results) {
+    list.push_back(json_of(result));
+    text += table_row(result);
+  }
+  if (options.json) text = Json({{"model", prepared.spec.model.path.value()}, {"eval", list}}).dump(2) + "\n";
   std::fwrite(text.data(), 1, text.size(), stdout);
   return 0;
 }

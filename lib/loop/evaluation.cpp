@@ -1,6 +1,7 @@
 #include "loop/evaluation.hpp"
 
 #include "algo/pass_at_k.hpp"
+#include "base/error.hpp"
 
 namespace vime::loop {
 
@@ -22,12 +23,17 @@ std::vector<std::pair<int64_t, double>> pass_at(const std::vector<double>& score
 }
 
 EvalResult evaluate(const GenerateContext& context, const spec::EvalDataset& set,
-                    const std::vector<data::Prompt>& prompts, const std::vector<int64_t>& stop_token_ids,
-                    double max_missing_ratio) {
-  Request request{"evaluation " + set.name + " of answer", prompts, set.n_samples_per_eval_prompt, {}, set.reward};
+                    const std::vector<data::Prompt>& prompts, const std::vector<int64_t>& stop_token_ids) {
+  Request request{
+      "evaluation " + set.name + " of answer", prompts, set.n_samples_per_eval_prompt, {}, set.reward.value_or("")};
   request.sampling = {set.temperature, set.top_p, set.top_k, set.max_response_len, stop_token_ids};
-  const Generated generated = generate(context, request);
-  reward::check_missing(generated.tally, max_missing_ratio);
+  const Generated generated = [&] {
+    try {
+      return generate(context, request);
+    } catch (const Error& error) {
+      throw error.within("evaluation " + set.name);
+    }
+  }();
 
   EvalResult result;
   result.name = set.name;

@@ -23,10 +23,9 @@ struct EvalResult {
   int64_t without_score = 0;
 };
 
-// `prompts`: of this data set. Error{process_failed} when more than `max_missing_ratio` of the answers have no score.
+// `prompts`: of this data set.
 EvalResult evaluate(const GenerateContext& context, const spec::EvalDataset& set,
-                    const std::vector<data::Prompt>& prompts, const std::vector<int64_t>& stop_token_ids,
-                    double max_missing_ratio);
+                    const std::vector<data::Prompt>& prompts, const std::vector<int64_t>& stop_token_ids);
 
 // {"eval/<name>": score, "eval/<name>-pass@k", "eval/<name>-truncated_ratio", "eval/<name>/response_len/mean", ...}
 Json to_json(const EvalResult& result);

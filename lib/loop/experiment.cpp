@@ -1,6 +1,9 @@
 #include "loop/experiment.hpp"
 
+#include <algorithm>
 #include <cmath>
+#include <cstring>
+#include <fstream>
 #include <utility>
 
 #include "base/error.hpp"
@@ -20,6 +23,39 @@ weights::VersionLedger ledger_of(const std::optional<Checkpoint>& from) {
               : weights::VersionLedger();
 }
 
+// NaN for what is absent, and for null, which stands for a number that is not finite.
+double number_in(const Json& line, const std::string& name) {
+  const auto found = line.find(name);
+  return found != line.end() && found->is_number() ? found->get<double>() : std::nan("");
+}
+
+// Of the weight files' names and sizes and of the start and end of each: enough to tell one model from another.
+std::string weights_fingerprint(const fs::path& folder) {
+  constexpr size_t kLooked = size_t{1} << 20;
+  std::vector<fs::path> files;
+  for (const auto& entry : fs::directory_iterator(folder)) {
+    if (entry.path().extension() == ".safetensors") files.push_back(entry.path());
+  }
+  std::sort(files.begin(), files.end());
+  uint64_t key = files.size();
+  std::string buffer(kLooked, '\0');
+  for (const fs::path& file : files) {
+    const auto bytes = static_cast<size_t>(fs::file_size(file));
+    key = mix_key(key, bytes);
+    std::ifstream stream(file, std::ios::binary);
+    for (const size_t from : {size_t{0}, bytes > kLooked ? bytes - kLooked : 0}) {
+      stream.seekg(static_cast<std::streamoff>(from));
+      stream.read(buffer.data(), static_cast<std::streamsize>(std::min(kLooked, bytes)));
+      for (size_t at = 0; at + sizeof key <= std::min(kLooked, bytes); at += sizeof key) {
+        uint64_t word;
+        std::memcpy(&word, buffer.data() + at, sizeof word);
+        key = mix_key(key, word);
+      }
+    }
+  }
+  return hex(key);
+}
+
 // What vime does not change of the model folder that training began with.
 void carry_along(const spec::ExperimentSpec& spec, const fs::path& folder) {
   constexpr const char* kFile = "generation_config.json";
@@ -31,7 +67,15 @@ void carry_along(const spec::ExperimentSpec& spec, const fs::path& folder) {
 }  // namespace
 
 Identity identity_of(const Prepared& prepared) {
-  return {prepared.spec.seed, prepared.data_fingerprint, arch::config_json(prepared.config, "float32")};
+  const spec::ExperimentSpec& spec = prepared.spec;
+  Identity identity{spec.seed, prepared.data_fingerprint, arch::config_json(prepared.config, "float32"),
+                    spec.algorithm.loss_type, ""};
+  if (spec.debug.load_rollout) identity.data = "rollouts of " + *spec.debug.load_rollout;
+  if (spec.algorithm.kl_loss_coef != 0.0) {
+    const std::optional<std::string>& folder = spec.model.ref_load ? spec.model.ref_load : spec.model.path;
+    identity.start = folder ? weights_fingerprint(*folder) : "preset";
+  }
+  return identity;
 }
 
 Experiment::Experiment(Prepared& prepared, const RunDirectory& directory, Processes& processes,
@@ -50,12 +94,12 @@ Experiment::Experiment(Prepared& prepared, const RunDirectory& directory, Proces
   saved_step_ = first_step_ = state_.step;
   for (const Json& line : earlier) {
     const auto step = line["step"].get<int64_t>();
-    if (step > 0) rewards_.push_back(line.value("rollout/raw_reward", std::nan("")));
+    if (step > 0) rewards_.push_back(number_in(line, "rollout/raw_reward"));
     for (const spec::EvalDataset& set : spec_.eval.datasets) {
-      if (line.contains("eval/" + set.name)) eval_.record(set.name, step, line["eval/" + set.name].get<double>());
+      if (line.contains("eval/" + set.name)) eval_.record(set.name, step, number_in(line, "eval/" + set.name));
     }
   }
-  if (state_.step > 0) rewards_.push_back(state_.line.value("rollout/raw_reward", std::nan("")));
+  if (state_.step > 0) rewards_.push_back(number_in(state_.line, "rollout/raw_reward"));
 }
 
 void Experiment::execute() {
@@ -65,8 +109,8 @@ void Experiment::execute() {
   if (prepared_.parts.trainers && saved_step_ != state_.step) save();
 }
 
-void Experiment::save_interrupted() {
-  if (prepared_.parts.trainers && saved_step_ != state_.step) save();
+void Experiment::save_unfinished() {
+  if (prepared_.parts.trainers && ranks_hold_state_ && saved_step_ != state_.step) save();
 }
 
 report::Summary Experiment::summary() const {
@@ -90,9 +134,11 @@ void Experiment::step() {
   next.weight_version = push_.committed();
   const Rollout rollout = rollouts_.next(next, push_.committed());
   next.line.update(rollout.metrics);
+  ranks_hold_state_ = false;
   if (prepared_.parts.trainers) train(rollout.batch, next);
   ++next.step;
   state_ = std::move(next);
+  ranks_hold_state_ = true;
   rewards_.push_back(rollout.raw_reward);
   if (prepared_.parts.trainers && spec_.checkpoint.save_interval &&
       state_.step % *spec_.checkpoint.save_interval == 0) {
@@ -103,12 +149,13 @@ void Experiment::step() {
 
 // Push, evaluation, and the step's line of metrics: what a run that goes on from this step's checkpoint does again.
 void Experiment::finish_step() {
+  line_ = state_.line;
   const bool due = evaluation_is_due();
   // Supervised training needs the engines for evaluations only.
   if (prepared_.parts.pushes() && (due || spec_.algorithm.loss_type != "sft")) push_weights();
   if (due) run_evaluations();
-  if (state_.step > 0) state_.line["perf/step_time"] = seconds_since(step_start_);
-  metrics_.write(state_.step, state_.line);
+  if (state_.step > 0) line_["perf/step_time"] = seconds_since(step_start_);
+  metrics_.write(state_.step, line_);
   show_progress();
 }
 
@@ -141,27 +188,25 @@ void Experiment::train(const fs::path& batch, LoopState& next) {
 
 void Experiment::push_weights() {
   const PushReport report = push_.run();
-  state_.line["weights/version"] = report.version;
-  state_.line["perf/update_weights_pause_time"] = report.pause_s;
-  state_.line["perf/update_weights_prepare_time"] = report.prepare_s;
-  state_.line["perf/update_weights_extra_bytes"] = report.extra_bytes;
+  line_["weights/version"] = report.version;
+  line_["perf/update_weights_pause_time"] = report.pause_s;
+  line_["perf/update_weights_prepare_time"] = report.prepare_s;
+  line_["perf/update_weights_extra_bytes"] = report.extra_bytes;
 }
 
 void Experiment::run_evaluations() {
   const auto begin = SteadyClock::now();
   const uint64_t stream = mix_key(static_cast<uint64_t>(spec_.seed), kEvalStream);
   for (size_t i = 0; i < spec_.eval.datasets.size(); ++i) {
-    const GenerateContext context{processes_.fleet(),   processes_.supervisor(), *prepared_.tokenizer,
-                                  processes_.rewards(), spec_.reward.group_rm,   mix_key(stream, i),
-                                  push_.committed()};
-    const EvalResult result = evaluate(context, spec_.eval.datasets[i], prepared_.eval_prompts[i],
-                                       spec_.rollout.rollout_stop_token_ids, spec_.reward.max_missing_ratio);
+    const GenerateContext context = generate_context(prepared_, processes_, mix_key(stream, i), push_.committed());
+    const EvalResult result =
+        evaluate(context, spec_.eval.datasets[i], prepared_.eval_prompts[i], spec_.rollout.rollout_stop_token_ids);
     eval_.record(result.name, state_.step, result.score);
-    state_.line.update(to_json(result));
+    line_.update(to_json(result));
     log::info("loop", "eval/" + result.name + " after " + std::to_string(state_.step) +
                           " steps: " + format_number(result.score));
   }
-  state_.line["perf/eval_time"] = seconds_since(begin);
+  line_["perf/eval_time"] = seconds_since(begin);
 }
 
 void Experiment::save() {
@@ -190,8 +235,8 @@ void Experiment::show_progress() {
   std::string text = "step " + std::to_string(state_.step) + "/" + std::to_string(spec_.rollout.num_rollout);
   if (std::isfinite(rewards_.back())) text += "  reward " + format_number(rewards_.back(), 3);
   if (prepared_.parts.trainers) {
-    if (spec_.algorithm.loss_type == "sft") text += "  loss " + format_number(state_.line.value("train/loss", 0.0), 3);
-    text += "  grad " + format_number(state_.line.value("train/grad_norm", 0.0), 3);
+    if (spec_.algorithm.loss_type == "sft") text += "  loss " + format_number(number_in(line_, "train/loss"), 3);
+    text += "  grad " + format_number(number_in(line_, "train/grad_norm"), 3);
   }
   if (prepared_.parts.pushes()) text += "  version " + std::to_string(push_.committed());
   text += "  " + format_seconds(per_step) + "/step  " + format_seconds(left) + " left";

@@ -23,8 +23,8 @@ class Experiment {
              report::ProgressLine* progress, const std::optional<Checkpoint>& from, const std::vector<Json>& earlier);
 
   void execute();
-  // The weights as they are after the last finished step, once more steps have been trained than are saved.
-  void save_interrupted();
+  // A checkpoint of the last trained step, where the ranks still hold it and none was written.
+  void save_unfinished();
 
   report::Summary summary() const;
   const std::vector<double>& rewards() const { return rewards_; }  // mean of each rollout
@@ -52,6 +52,8 @@ class Experiment {
   LoopState state_;  // after the last step that was trained
   report::EvalHistory eval_;
   std::vector<double> rewards_;
+  Json line_;                     // the present step's metrics, push and evaluation included
+  bool ranks_hold_state_ = true;  // false while a step is trained, and for good where that failed
   int64_t saved_step_ = 0;
   int64_t first_step_ = 0;  // where this attempt began
   SteadyClock::time_point start_{}, step_start_{};

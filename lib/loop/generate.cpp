@@ -116,8 +116,20 @@ Generated generate(const GenerateContext& context, const Request& request) {
     sample.group_id = request.first_group + static_cast<int64_t>(group);
     scoring.add(job);
   };
-  context.fleet.generate(jobs, take, [&] { context.rewards.poll(); });
-  context.rewards.finish(Deadline(kRewardsInAll), [&] { context.supervisor.check(); });
+  const auto most = context.max_missing_ratio * static_cast<double>(jobs.size());
+  const auto stop_when_hopeless = [&] {
+    if (static_cast<double>(generated.tally.without_number()) > most)
+      reward::check_missing(generated.tally, context.max_missing_ratio);
+  };
+  context.fleet.generate(jobs, take, [&] {
+    context.rewards.poll();
+    stop_when_hopeless();
+  });
+  context.rewards.finish(Deadline(kRewardsInAll), [&] {
+    context.supervisor.check();
+    stop_when_hopeless();
+  });
+  stop_when_hopeless();
   return generated;
 }
 

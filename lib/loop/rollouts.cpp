@@ -34,6 +34,13 @@ Json tally_json(const reward::Tally& tally) {
   return json;
 }
 
+// The tokenizer's own end token ends a turn; a model's list may begin with the one that ends a document.
+std::optional<int64_t> end_token_of(const Prepared& prepared) {
+  if (prepared.tokenizer->eos_id() >= 0) return prepared.tokenizer->eos_id();
+  if (!prepared.config.eos_token_ids.empty()) return prepared.config.eos_token_ids.front();
+  return std::nullopt;
+}
+
 // A copy that appears whole.
 void copy_into(const fs::path& from, const fs::path& folder) {
   make_directories(folder);
@@ -42,13 +49,24 @@ void copy_into(const fs::path& from, const fs::path& folder) {
 
 }  // namespace
 
+GenerateContext generate_context(const Prepared& prepared, Processes& processes, uint64_t seed,
+                                 int64_t weight_version) {
+  return {processes.fleet(),
+          processes.supervisor(),
+          *prepared.tokenizer,
+          processes.rewards(),
+          prepared.spec.reward.group_rm,
+          prepared.spec.reward.max_missing_ratio,
+          seed,
+          weight_version};
+}
+
 rollout::Sample labelled_sample(const text::Tokenizer& tokenizer, std::optional<int64_t> end_token,
                                 const data::Prompt& prompt, int64_t most_tokens) {
   rollout::Sample sample;
   sample.prompt_id = prompt.id;
   sample.prompt = prompt.text;
   sample.label = prompt.label;
-  sample.response = prompt.label;
   sample.tokens = tokenizer.encode(prompt.text);
   std::vector<int64_t> response = tokenizer.encode(prompt.label);
   if (end_token) response.push_back(*end_token);
@@ -56,6 +74,7 @@ rollout::Sample labelled_sample(const text::Tokenizer& tokenizer, std::optional<
     response.resize(static_cast<size_t>(most_tokens));
     sample.state = rollout::SampleState::truncated;
   }
+  sample.response = tokenizer.decode(response);
   sample.tokens.insert(sample.tokens.end(), response.begin(), response.end());
   sample.response_len = static_cast<int64_t>(response.size());
   sample.rollout_logprobs.assign(response.size(), 0.0);  // nobody sampled them
@@ -73,6 +92,16 @@ void require_rollouts(const fs::path& folder, int64_t count) {
               "debug.load_rollout: expected " + std::to_string(count) + " rollouts (rollout.num_rollout) in " +
                   folder.string() + ", but " + rollout_in("", there).string() + ".safetensors is missing",
               there == 0 ? "" : "set rollout.num_rollout to " + std::to_string(there));
+}
+
+void require_no_rollouts(const fs::path& folder) {
+  std::error_code error;
+  if (fs::exists(folder, error) && !fs::is_directory(folder, error)) {
+    throw Error(ErrorKind::refused, "debug.save_rollout: " + folder.string() + " is not a folder");
+  }
+  if (!fs::exists(with_extension(rollout_in(folder, 0), ".safetensors"), error)) return;
+  throw Error(ErrorKind::refused, "debug.save_rollout: " + folder.string() + " holds the rollouts of another run",
+              "name an empty folder");
 }
 
 Rollouts::Rollouts(Prepared& prepared, const RunDirectory& directory, Processes& processes)
@@ -108,12 +137,9 @@ Rollout Rollouts::generated(LoopState& state, int64_t weight_version) {
                       spec_.rollout.rollout_max_response_len, spec_.rollout.rollout_stop_token_ids};
   request.first_sample = state.next_sample;
   request.first_group = state.next_group;
-  const GenerateContext context{processes_.fleet(),    processes_.supervisor(),
-                                *prepared_.tokenizer,  processes_.rewards(),
-                                spec_.reward.group_rm, mix_key(static_cast<uint64_t>(spec_.seed), kRolloutStream),
-                                weight_version};
+  const GenerateContext context = generate_context(
+      prepared_, processes_, mix_key(static_cast<uint64_t>(spec_.seed), kRolloutStream), weight_version);
   const Generated generated = generate(context, request);
-  reward::check_missing(generated.tally, spec_.reward.max_missing_ratio);
   const double seconds = seconds_since(begin);
   state.next_sample += static_cast<int64_t>(generated.samples.size());
   state.next_group += static_cast<int64_t>(prompts.size());
@@ -135,8 +161,7 @@ Rollout Rollouts::generated(LoopState& state, int64_t weight_version) {
 }
 
 Rollout Rollouts::labelled(LoopState& state, int64_t weight_version) {
-  const std::vector<int64_t>& ends = prepared_.config.eos_token_ids;
-  const std::optional<int64_t> end_token = ends.empty() ? std::nullopt : std::optional(ends.front());
+  const std::optional<int64_t> end_token = end_token_of(prepared_);
   std::vector<rollout::Sample> samples;
   for (const data::Prompt& prompt : next_prompts(state)) {
     samples.push_back(labelled_sample(*prepared_.tokenizer, end_token, prompt, spec_.rollout.rollout_max_response_len));
@@ -153,6 +178,7 @@ Rollout Rollouts::labelled(LoopState& state, int64_t weight_version) {
   rollout.raw_reward = std::nan("");
   const rollout::TrainBatch batch =
       rollout::make_train_batch(samples, prepared_.run_id, state.step, weight_version, {});
+  for (rollout::Sample& sample : samples) sample.reward.reset();  // nothing scored them
   rollout.batch = keep(state.step, samples, batch);
   return rollout;
 }
@@ -160,10 +186,11 @@ Rollout Rollouts::labelled(LoopState& state, int64_t weight_version) {
 Rollout Rollouts::loaded(const LoopState& state) {
   const fs::path from = rollout_in(*spec_.debug.load_rollout, state.step);
   rollout::TrainBatch batch = rollout::read_train_batch(with_extension(from, ".safetensors"));
-  if (batch.samples() % spec_.trainer.global_batch_size != 0) {
+  const int64_t expected = spec_.rollout.rollout_batch_size * spec_.rollout.n_samples_per_prompt;
+  if (batch.samples() != expected) {
     throw Error(ErrorKind::process_failed, from.string() + ".safetensors has " + std::to_string(batch.samples()) +
-                                               " samples, which trainer.global_batch_size " +
-                                               std::to_string(spec_.trainer.global_batch_size) + " does not divide");
+                                               " samples, expected " + std::to_string(expected) +
+                                               " (rollout_batch_size x n_samples_per_prompt)");
   }
   batch.run_id = prepared_.run_id;  // from here on it is a rollout of this run
   Rollout rollout;

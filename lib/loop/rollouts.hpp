@@ -9,6 +9,7 @@
 
 #include "data/data_source.hpp"
 #include "loop/checkpoint.hpp"
+#include "loop/generate.hpp"
 #include "loop/run_directory.hpp"
 #include "loop/setup.hpp"
 #include "rollout/sample.hpp"
@@ -48,11 +49,16 @@ class Rollouts {
   std::unique_ptr<data::DataSource> source_;  // null where rollouts are loaded
 };
 
+// What engines and rewards of these processes need for samples of `seed` by weights of this version.
+GenerateContext generate_context(const Prepared& prepared, Processes& processes, uint64_t seed, int64_t weight_version);
+
 // A prompt and its label as a sample to train on: the label's tokens and the end token, if there is one, are the
 // response.
 rollout::Sample labelled_sample(const text::Tokenizer& tokenizer, std::optional<int64_t> end_token,
                                 const data::Prompt& prompt, int64_t most_tokens);
 
+// Error{refused} when `folder` has rollouts already.
+void require_no_rollouts(const fs::path& folder);
 // Error{refused} unless `folder` has the rollouts 0 ... count - 1.
 void require_rollouts(const fs::path& folder, int64_t count);
 

@@ -1,6 +1,7 @@
 #include "loop/run.hpp"
 
 #include <cstdio>
+#include <map>
 #include <optional>
 
 #include "base/error.hpp"
@@ -33,6 +34,10 @@ std::optional<Checkpoint> checkpoint_of(const RunOptions& options) {
   std::vector<std::string> notes;
   const std::optional<Checkpoint> found = newest_checkpoint(options.run_dir, notes);
   for (const std::string& note : notes) log::warning("loop", note);
+  if (!found && !notes.empty()) {
+    throw Error(ErrorKind::refused, "--resume: none of the checkpoints in " + options.run_dir.string() + " is whole",
+                "repair one, or remove checkpoints/ to begin at the start");
+  }
   if (!found) log::info("loop", "no checkpoint in " + options.run_dir.string() + ": beginning at the start");
   return found;
 }
@@ -42,7 +47,8 @@ bool is_complete(const RunOptions& options, const Checkpoint& from) {
   std::error_code ignored;
   const fs::path summary = options.run_dir / "summary.json";
   if (!fs::exists(summary, ignored)) return false;
-  return Json::parse(read_file(summary), nullptr, false).value("status", "") == "ok";
+  const Json json = Json::parse(read_file(summary), nullptr, false);
+  return json.is_object() && json.value("status", Json()) == "ok";
 }
 
 Prepared prepare_run(const RunOptions& options, const std::optional<Checkpoint>& from) {
@@ -50,11 +56,22 @@ Prepared prepare_run(const RunOptions& options, const std::optional<Checkpoint>&
   if (options.spec.debug.load_rollout) {
     require_rollouts(*options.spec.debug.load_rollout, options.spec.rollout.num_rollout);
   }
+  if (options.spec.debug.save_rollout && !from) require_no_rollouts(*options.spec.debug.save_rollout);
   if (from) {
     require_same(*from, identity_of(prepared));
     prepared.checkpoint = from->folder;
   }
   return prepared;
+}
+
+// After an interruption or a failure, what was trained is kept where the trainers can still say it.
+void save_what_there_is(Experiment& experiment, Processes& processes) {
+  try {
+    processes.supervisor().heed_interrupts(false);
+    experiment.save_unfinished();
+  } catch (const Error& error) {
+    log::warning("loop", error.within("no checkpoint of the last trained step could be written").what());
+  }
 }
 
 // Starts the processes, runs, ends them; the first error of all this is the run's.
@@ -63,7 +80,7 @@ Outcome run_processes(Prepared& prepared, const RunDirectory& directory, const R
   report::EventLog events(directory.events(), utc_now);
   report::MetricsWriter metrics(directory.metrics());
   const std::vector<Json> earlier = directory.rewind_metrics(from ? from->state.step : 0);
-  directory.remove_partial_checkpoints();
+  directory.remove_checkpoints_after(from ? from->state.step : 0);
   Outcome outcome;
   std::optional<Processes> processes;
   std::optional<Experiment> experiment;
@@ -82,25 +99,54 @@ Outcome run_processes(Prepared& prepared, const RunDirectory& directory, const R
     failure = Error(ErrorKind::internal, error.what(), "this is a bug in vime");
   }
   if (experiment) {
-    if (failure && failure->kind() == ErrorKind::interrupted) {
-      try {
-        processes->supervisor().heed_interrupts(false);
-        experiment->save_interrupted();
-      } catch (const Error& while_saving) {
-        log::error("loop", while_saving.within("checkpoint after the interruption").what());
-      }
-    }
+    if (failure) save_what_there_is(*experiment, *processes);
     outcome.summary = experiment->summary();
     outcome.rewards = experiment->rewards();
   }
   outcome.summary.error = failure;
   if (processes) processes->shutdown();
-  events.write("run_ended", {{"status", report::status(outcome.summary)}});
+  try {
+    events.write("run_ended", {{"status", report::status(outcome.summary)}});
+  } catch (const Error& error) {
+    log::error("loop", error.what());
+    if (!outcome.summary.error) outcome.summary.error = error;
+  }
   return outcome;
 }
 
+// "trainer.lr: 0.001 -> 0.002" for every key of two resolved specs that differs.
+void tell_changes(const std::string& before, const std::string& now) {
+  const auto values_of = [](const std::string& yaml) {
+    std::map<std::string, std::string> values;
+    std::string section, key;
+    for (const std::string& line : split(yaml, '\n')) {
+      const size_t indent = line.find_first_not_of(' ');
+      if (indent == std::string::npos) continue;
+      const size_t colon = line.find(':');
+      if (indent <= 2 && line[indent] != '-' && colon != std::string::npos) {
+        if (indent == 0) section = line.substr(0, colon);
+        key = indent == 0 ? section : section + "." + line.substr(2, colon - 2);
+        values[key] = trim(line.substr(colon + 1));
+      } else {
+        values[key] += " " + trim(line);  // of a list
+      }
+    }
+    return values;
+  };
+  const std::map<std::string, std::string> old = values_of(before);
+  for (const auto& [key, value] : values_of(now)) {
+    const auto found = old.find(key);
+    if (found != old.end() && found->second != value)
+      log::info("loop", "changed since: " + key + ": " + found->second + " -> " + value);
+  }
+}
+
 void write_records(const Prepared& prepared, const RunDirectory& directory, const spec::ExperimentSpec& spec) {
-  write_file_atomic(directory.spec(), spec::to_yaml(spec));
+  const std::string yaml = spec::to_yaml(spec);
+  std::error_code ignored;
+  if (fs::exists(directory.spec(), ignored)) tell_changes(read_file(directory.spec()), yaml);
+  write_file_atomic(directory.spec(), yaml);
+  write_file_atomic(directory.logs() / "spec.yaml", yaml);  // this attempt's, when a later one has another
   const spec::DeviceMemory memory = spec::device_memory(spec, prepared.config);
   write_file_atomic(directory.plan(), spec::plan_json(spec, prepared.plan, memory, true).dump(2) + "\n");
 }
@@ -119,8 +165,10 @@ int execute_run(const RunOptions& options) {
   Prepared prepared = prepare_run(options, from);
   const RunDirectory directory(options.run_dir,
                                options.resume ? RunDirectory::Existing::go_on : RunDirectory::Existing::refuse);
-  write_records(prepared, directory, options.spec);
+  std::error_code ignored;
+  fs::remove(directory.summary(), ignored);  // an earlier attempt's says nothing of this one
   log::tee_to((directory.logs() / "driver.log").string());
+  write_records(prepared, directory, options.spec);
   if (prepared.prompts_too_long > 0) {
     log::warning("loop", std::to_string(prepared.prompts_too_long) +
                              " prompts are over rollout_max_prompt_len and are left out");
@@ -132,11 +180,20 @@ int execute_run(const RunOptions& options) {
   }
   Outcome outcome = run_processes(prepared, directory, options, progress ? &*progress : nullptr, from);
   outcome.summary.wall_time_s = seconds_since(start);
-  report::write_summary(directory.summary(), outcome.summary);
   if (progress) progress->finish();
   progress.reset();
+  try {
+    report::write_summary(directory.summary(), outcome.summary);
+  } catch (const Error& error) {  // a full disk must not hide what filled it, or what else went wrong
+    log::error("loop", error.what());
+    if (!outcome.summary.error) outcome.summary.error = error;
+  }
   if (!options.quiet) print_closing(outcome.summary, outcome.rewards, prepared.parts, directory);
   if (outcome.summary.error) log::error("loop", outcome.summary.error->what());
+  if (outcome.summary.error && fs::exists(directory.checkpoints() / "latest", ignored)) {
+    log::info("loop", "the same command with --resume --run-dir " + directory.root().string() + " goes on from " +
+                          fs::read_symlink(directory.checkpoints() / "latest").string());
+  }
   return report::exit_status(outcome.summary);
 }
 

@@ -129,6 +129,16 @@ void RunDirectory::remove_partial_checkpoints() const {
   }
 }
 
+void RunDirectory::remove_checkpoints_after(int64_t step) const {
+  remove_partial_checkpoints();
+  std::error_code error;
+  for (const fs::path& folder : finished_checkpoints(root_)) {
+    if (*number_of(folder.filename().string(), "step_") <= step) continue;
+    log::info("loop", "removing " + folder.string() + ", which is newer than what the run goes on from");
+    fs::remove_all(folder, error);
+  }
+}
+
 std::vector<Json> RunDirectory::rewind_metrics(int64_t step) const {
   std::vector<Json> kept;
   std::error_code ignored;

@@ -41,6 +41,9 @@ class RunDirectory {
   void publish_checkpoint(int64_t step, int64_t keep, std::optional<int64_t> keep_every) const;
   // Removes checkpoints that were never finished.
   void remove_partial_checkpoints() const;
+  // Removes these too: torn ones, and those of an attempt that got further than the one which is gone on with. They
+  // would pass for newer than what is written from here on.
+  void remove_checkpoints_after(int64_t step) const;
   // Leaves the lines of metrics.jsonl whose step is below this one, and returns them. A torn last line goes too.
   std::vector<Json> rewind_metrics(int64_t step) const;
 

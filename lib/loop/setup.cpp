@@ -36,15 +36,16 @@ std::string alphabet_of(const spec::ExperimentSpec& spec) {
 std::shared_ptr<const text::ChatTemplate> chat_template_of(const spec::ExperimentSpec& spec) {
   if (!spec.data.apply_chat_template) return nullptr;
   std::error_code ignored;
-  const bool own_folder = fs::is_directory(spec.model.tokenizer, ignored);
-  const std::string folder = own_folder ? spec.model.tokenizer : spec.model.path.value_or("");
-  std::shared_ptr<const text::ChatTemplate> found = folder.empty() ? nullptr : text::load_chat_template(folder);
-  if (found) return found;
+  std::vector<std::string> folders;
+  if (fs::is_directory(spec.model.tokenizer, ignored)) folders.push_back(spec.model.tokenizer);
+  if (spec.model.path) folders.push_back(*spec.model.path);
+  for (const std::string& folder : folders) {
+    if (std::shared_ptr<const text::ChatTemplate> found = text::load_chat_template(folder)) return found;
+  }
   throw Error(ErrorKind::refused,
               "data.apply_chat_template: " +
-                  (folder.empty() ? "a preset has no chat template" : "no chat template in " + folder),
-              "expected chat_template.jinja, or \"chat_template\" in tokenizer_config.json, of model.path or "
-              "model.tokenizer");
+                  (folders.empty() ? "a preset has no chat template" : "no chat template in " + join(folders, " or ")),
+              "expected chat_template.jinja, or \"chat_template\" in tokenizer_config.json");
 }
 
 data::PromptSet load_data(const Prepared& prepared, const std::vector<std::string>& prompt_data, const char* key) {
@@ -95,8 +96,11 @@ int64_t longest_prompt(const text::Tokenizer& tokenizer, std::vector<data::Promp
   return longest;
 }
 
-// Two data sets with the same fingerprint hand out the same prompts in the same order.
-std::string fingerprint_of(const spec::ExperimentSpec& spec, const std::vector<data::Prompt>& prompts) {
+constexpr size_t kProbedPrompts = 1000;  // whose token ids are part of the fingerprint
+
+// Two data sets with the same fingerprint hand out the same prompts, of the same tokens, in the same order.
+std::string fingerprint_of(const spec::ExperimentSpec& spec, const text::Tokenizer& tokenizer,
+                           const std::vector<data::Prompt>& prompts) {
   uint64_t key = spec.data.rollout_shuffle ? 1 : 0;
   const auto add = [&key](const std::string& text) {
     uint64_t word = text.size();
@@ -111,7 +115,19 @@ std::string fingerprint_of(const spec::ExperimentSpec& spec, const std::vector<d
     key = mix_key(key, static_cast<uint64_t>(prompt.id));
     for (const std::string* text : {&prompt.text, &prompt.label, &prompt.metadata, &prompt.reward_type}) add(*text);
   }
+  for (size_t i = 0; i < std::min(kProbedPrompts, prompts.size()); ++i) {
+    for (const int64_t id : tokenizer.encode(prompts[i].text)) key = mix_key(key, static_cast<uint64_t>(id));
+  }
   return hex(key);
+}
+
+void require_labels(const spec::ExperimentSpec& spec, const std::vector<data::Prompt>& prompts) {
+  for (const data::Prompt& prompt : prompts) {
+    if (!prompt.label.empty()) continue;
+    throw Error(ErrorKind::refused,
+                data::prompt_place(prompt, spec.data.prompt_data) +
+                    ": the label is empty, and loss_type sft would train on nothing but the end token");
+  }
 }
 
 // Tokens of the longest training sample.
@@ -127,7 +143,8 @@ int64_t prepare_training_prompts(Prepared& prepared) {
                                         std::to_string(before) + " prompts are longer than " + std::to_string(limit) +
                                         " tokens (rollout_max_prompt_len)");
   }
-  prepared.data_fingerprint = fingerprint_of(spec, prepared.prompts);
+  if (spec.algorithm.loss_type == "sft") require_labels(spec, prepared.prompts);
+  prepared.data_fingerprint = fingerprint_of(spec, *prepared.tokenizer, prepared.prompts);
   return longest + spec.rollout.rollout_max_response_len;
 }
 
@@ -138,9 +155,19 @@ int64_t prepare_eval_prompts(Prepared& prepared) {
   for (const spec::EvalDataset& set : spec.eval.datasets) {
     std::vector<data::Prompt>& prompts =
         prepared.eval_prompts.emplace_back(load_data(prepared, {set.prompt_data}, "eval.prompt_data").prompts);
-    if (set.num_samples) prompts.resize(std::min(prompts.size(), static_cast<size_t>(*set.num_samples)));
-    const size_t before = prompts.size();
     const int64_t limit = prepared.config.max_position_embeddings - set.max_response_len;
+    if (limit < 1) {
+      throw Error(ErrorKind::refused, "evaluation " + set.name + ": max_response_len " +
+                                          std::to_string(set.max_response_len) +
+                                          " leaves no room for a prompt: the model has " +
+                                          std::to_string(prepared.config.max_position_embeddings) + " positions");
+    }
+    if (set.num_samples && prompts.size() > static_cast<size_t>(*set.num_samples)) {
+      log::info("loop", "evaluation " + set.name + ": the first " + std::to_string(*set.num_samples) + " of " +
+                            std::to_string(prompts.size()) + " prompts (num_samples)");
+      prompts.resize(static_cast<size_t>(*set.num_samples));
+    }
+    const size_t before = prompts.size();
     const int64_t longest = longest_prompt(*prepared.tokenizer, prompts, {set.prompt_data}, limit);
     if (prompts.empty()) {
       throw Error(ErrorKind::refused, "evaluation " + set.name + ": all prompts are longer than " +
@@ -158,13 +185,16 @@ int64_t prepare_eval_prompts(Prepared& prepared) {
 void settle_lengths(Prepared& prepared, int64_t needed) {
   prepared.max_model_len = prepared.spec.engine.max_model_len.value_or(needed);
   if (prepared.max_model_len < needed) {
-    throw Error(ErrorKind::refused, "engine.max_model_len is " + std::to_string(prepared.max_model_len) +
-                                        ", but the longest prompt and its response need " + std::to_string(needed));
+    throw Error(ErrorKind::refused,
+                "engine.max_model_len is " + std::to_string(prepared.max_model_len) +
+                    ", but the longest prompt and its response need " + std::to_string(needed),
+                "raise it, or leave out long prompts by rollout.rollout_max_prompt_len");
   }
   if (needed > prepared.config.max_position_embeddings) {
-    throw Error(ErrorKind::refused, "prompts and responses need " + std::to_string(needed) +
-                                        " positions, the model has " +
-                                        std::to_string(prepared.config.max_position_embeddings));
+    throw Error(ErrorKind::refused,
+                "prompts and responses need " + std::to_string(needed) + " positions, the model has " +
+                    std::to_string(prepared.config.max_position_embeddings),
+                "leave out long prompts by rollout.rollout_max_prompt_len, or lower the max_response_len");
   }
 }
 
@@ -188,6 +218,23 @@ reward::RewardOptions reward_options(const spec::ExperimentSpec& spec, const fs:
   return options;
 }
 
+// The reference model runs as the policy's definition with other weights.
+void require_same_computation(const arch::ModelConfig& policy, const std::string& reference_dir) {
+  Json expected = arch::config_json(policy, "float32");
+  Json found = arch::config_json(arch::read_config(reference_dir), "float32");
+  for (const char* aside : {"eos_token_id", "bos_token_id", "pad_token_id", "initializer_range"}) {
+    expected.erase(aside);
+    found.erase(aside);
+  }
+  for (const auto& [name, value] : expected.items()) {
+    if (found.value(name, Json()) == value) continue;
+    throw Error(ErrorKind::refused,
+                "model.ref_load: " + reference_dir + "/config.json: \"" + name + "\" is " +
+                    found.value(name, Json()).dump() + ", but the policy's is " + value.dump(),
+                "the reference must be a model of the policy's shape and settings");
+  }
+}
+
 // Plan, tokenizer and model; what both kinds of run have in common.
 Prepared prepare_model(const spec::ExperimentSpec& spec, const std::string& run_id) {
   Prepared prepared;
@@ -208,6 +255,7 @@ Prepared prepare_model(const spec::ExperimentSpec& spec, const std::string& run_
                          engine.count);  // refuses a model that cannot be cut so
     }
   }
+  if (spec.model.ref_load) require_same_computation(prepared.config, *spec.model.ref_load);
   prepared.chat_template = chat_template_of(spec);
   reward::check_options(reward_options(spec, ""));
   return prepared;
@@ -293,7 +341,7 @@ Processes::Processes(const Prepared& prepared, const RunDirectory& directory, co
 
   std::vector<std::string> urls;
   for (const std::string& role : trainer_roles) urls.push_back(loopback_url(infos.at(role), role));
-  trainers_ = std::make_unique<TrainerGroup>(client_, supervisor_, urls, token_, spec.weight_sync.timeout);
+  trainers_ = std::make_unique<TrainerGroup>(client_, supervisor_, urls, token_, spec.trainer.timeout);
   if (!trainer_roles.empty()) {
     trainers_->call_all("/setup",
                         {{"meeting_host", "127.0.0.1"},

@@ -53,7 +53,10 @@ std::vector<Json> TrainerGroup::call_ranks(const std::vector<int>& ranks, const 
   for (size_t i = 0; i < replies.size(); ++i) {
     const std::string what = "trainer rank " + std::to_string(ranks[i]) + ": " + path;
     const http::Outcome outcome = replies[i].get();
-    if (!outcome.answered) supervisor_.explain(Error(ErrorKind::process_failed, outcome.error));
+    if (!outcome.answered) {
+      supervisor_.explain(Error(ErrorKind::process_failed, outcome.error,
+                                outcome.timed_out ? "trainer.timeout is how long a command may take" : ""));
+    }
     if (outcome.reply.status != 200) {
       supervisor_.explain(Error(ErrorKind::process_failed, what + ": " + http::status_text(outcome.reply)));
     }

@@ -50,7 +50,7 @@ RolloutMetrics rollout_metrics(std::span<const Sample> samples) {
       reward_sum += *sample->reward;
       ++rewarded;
     }
-    truncated += sample->state == SampleState::truncated ? 1 : 0;
+    truncated += sample->finish_reason == "length" ? 1 : 0;  // whether it was scored or not
     metrics.aborted += sample->state == SampleState::aborted ? 1 : 0;
     metrics.failed += sample->state == SampleState::failed ? 1 : 0;
   }

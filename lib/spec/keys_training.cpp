@@ -82,6 +82,10 @@ Section trainer() {
             .field = FIELD(trainer.skip_nonfinite),
             .doc = "A step whose gradient is not finite leaves the weights as they are, with a warning and a count; "
                    "false = it ends the run."},
+           {.name = "timeout",
+            .field = FIELD(trainer.timeout),
+            .doc = "How long a rank may take for one command: the training on a rollout, a checkpoint.",
+            .limits = between(1, 7 * 86400e3)},
            {.name = "max_tokens_per_gpu",
             .field = FIELD(trainer.max_tokens_per_gpu),
             .doc = "Most tokens (prompt and response) in one micro-batch of a rank.",
@@ -136,7 +140,7 @@ Section algorithm() {
            {.name = "kl_loss_type",
             .field = FIELD(algorithm.kl_loss_type),
             .doc = "Estimator of that KL, with d = log-prob - reference's: `k1` d, `k2` d^2 / 2, `k3` exp(-d) - 1 + d, "
-                   "`low_var_kl` k3 within [-10, 10].",
+                   "`low_var_kl` k3 within [-10, 10]. The gradient of k1 does not depend on the reference.",
             .choices = {"k1", "k2", "k3", "low_var_kl"}},
            {.name = "rewards_normalization",
             .field = FIELD(algorithm.rewards_normalization),
@@ -229,7 +233,8 @@ Section debug() {
             .doc = "Generate and score, with the weights of `model.path`; no trainer is started."},
            {.name = "train_only",
             .field = FIELD(debug.train_only),
-            .doc = "Train on loaded rollouts; no engine is started and nothing is evaluated.",
+            .doc = "Train on loaded rollouts or, with `loss_type: sft`, on labels; no engine is started and nothing is "
+                   "evaluated.",
             .derived = "true with `load_rollout`"}}};
 }
 

@@ -43,7 +43,8 @@ void check_type(const ExperimentSpec& spec, Problems& problems) {
 // Built-in rewards serve every data set; the command and the service are the run's own.
 void check_eval_rewards(const ExperimentSpec& spec, Problems& problems) {
   for (size_t entry = 0; entry < spec.eval.datasets.size(); ++entry) {
-    const std::string& type = spec.eval.datasets[entry].reward;
+    if (!spec.eval.datasets[entry].reward) continue;
+    const std::string& type = *spec.eval.datasets[entry].reward;
     if ((type != "command" && type != "http") || type == spec.reward.type) continue;
     const std::string path = entry_path("eval.datasets", entry) + ".reward";
     const std::string given = problems.is_given(path) ? path : "eval.reward";
@@ -51,6 +52,36 @@ void check_eval_rewards(const ExperimentSpec& spec, Problems& problems) {
     problems.add_at(given, quoted(given) + " is " + type +
                                ", which must then be the run's own \"reward.type\"; that is " +
                                spec.reward.type.value_or("not given"));
+  }
+}
+
+// Whether a built-in reward compares with a label; a regular expression of the run's own needs none.
+bool needs_label(const std::string& type, const Reward& reward) {
+  return type != "command" && type != "http" && !(type == "regex" && reward.pattern);
+}
+
+void check_labels(const ExperimentSpec& spec, Problems& problems) {
+  if (spec.data.label_key) return;
+  std::string who;
+  if (spec.algorithm.loss_type == "sft") who = "loss_type sft trains on labels";
+  if (spec.reward.type && needs_label(*spec.reward.type, spec.reward)) {
+    who = "the reward " + *spec.reward.type + " compares with labels";
+  }
+  for (const EvalDataset& set : spec.eval.datasets) {
+    if (set.reward && needs_label(*set.reward, spec.reward))
+      who = "the evaluation " + set.name + " compares with labels";
+  }
+  if (!who.empty()) problems.add_at("data.label_key", "\"data.label_key\" is null, but " + who);
+}
+
+// Something must score the answers of every evaluation.
+void check_eval_scored(const ExperimentSpec& spec, Problems& problems) {
+  if (spec.reward.type) return;
+  for (const EvalDataset& set : spec.eval.datasets) {
+    if (set.reward) continue;
+    problems.add_at("eval.reward", "\"eval.reward\" is missing: the evaluation " + set.name +
+                                       " has no reward, and neither has the run (reward.type)");
+    return;
   }
 }
 
@@ -67,6 +98,10 @@ void check_reward(const ExperimentSpec& spec, Problems& problems) {
     return;
   check_type(spec, problems);
   check_eval_rewards(spec, problems);
+  if (problems.sound({"data.label_key", "eval.reward", "eval.datasets"})) {
+    check_labels(spec, problems);
+    check_eval_scored(spec, problems);
+  }
 }
 
 }  // namespace vime::spec

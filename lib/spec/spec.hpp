@@ -90,6 +90,7 @@ struct Trainer {
   double weight_decay = 0.01;
   double clip_grad = 1.0;
   bool skip_nonfinite = true;
+  milliseconds timeout{3600000};
   int64_t max_tokens_per_gpu = 4096;
   std::string dtype = "auto";
   bool operator==(const Trainer&) const = default;
@@ -104,7 +105,7 @@ struct Algorithm {
   double entropy_coef = 0.0;
   double kl_coef = 0.0;
   double kl_loss_coef = 0.0;
-  std::string kl_loss_type = "k1";
+  std::string kl_loss_type = "low_var_kl";
   bool rewards_normalization = true;
   bool grpo_std_normalization = true;
   bool calculate_per_token_loss = false;
@@ -144,7 +145,7 @@ struct WeightSync {
 struct EvalDataset {
   std::string name;
   std::string prompt_data;
-  std::string reward;
+  std::optional<std::string> reward;  // unset: the line's own, else the run's
   std::optional<int64_t> num_samples;
   int64_t n_samples_per_eval_prompt = 1;
   double temperature = 0.0;
@@ -159,7 +160,7 @@ struct EvalDataset {
 struct Eval {
   std::optional<int64_t> eval_interval;
   std::optional<std::string> prompt_data;
-  std::string reward = "exact_match";
+  std::optional<std::string> reward;
   std::optional<int64_t> num_samples = 256;
   int64_t n_samples_per_eval_prompt = 1;
   double temperature = 0.0;

@@ -52,6 +52,10 @@ std::shared_ptr<const Tokenizer> tokenizer_for(const std::string& spec, const st
   }
   if (!model_dir.empty() && has_tokenizer(model_dir)) return load_tokenizer(model_dir);
   if (!alphabet.empty()) return std::make_shared<CharTokenizer>(alphabet);
+  if (!model_dir.empty()) {
+    throw Error(ErrorKind::refused, "model.tokenizer: there is no tokenizer.json in " + model_dir.string(),
+                std::string("expected ") + kExpected);
+  }
   return std::make_shared<ByteTokenizer>();
 }
 

@@ -97,7 +97,7 @@ uint16_t TrainerRank::meeting_port() const {
 
 void TrainerRank::setup(const std::string& meeting_host, uint16_t meeting_port) {
   const int size = static_cast<int>(options_.plan.ranks.size());
-  const model::Membership membership{"trainer", options_.rank, size, options_.token, options_.transfer_timeout};
+  const model::Membership membership{"trainer", options_.rank, size, options_.token, options_.meeting_timeout};
   if (size == 1) {
     world_ = model::RankGroup::alone("trainer");
   } else if (meeting_point_) {

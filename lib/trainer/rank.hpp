@@ -42,7 +42,8 @@ struct RankOptions {
   int64_t max_tokens_per_gpu = 4096;
   int64_t global_batch_size = 0;
   uint64_t buffer_bytes = 0;
-  std::chrono::milliseconds transfer_timeout{0};
+  std::chrono::milliseconds transfer_timeout{0};  // of pushes
+  std::chrono::milliseconds meeting_timeout{0};   // how long ranks wait for each other
   std::string host = "127.0.0.1";  // where this rank listens: rank 0's meeting point and network source of pushes
 };
 

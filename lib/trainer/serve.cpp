@@ -89,6 +89,7 @@ RankOptions rank_options(const TrainerOptions& options) {
   rank.global_batch_size = spec.trainer.global_batch_size;
   rank.buffer_bytes = spec.weight_sync.update_weight_buffer_size.count;
   rank.transfer_timeout = spec.weight_sync.timeout;
+  rank.meeting_timeout = spec.trainer.timeout;
   return rank;
 }
 

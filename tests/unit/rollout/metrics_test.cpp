@@ -19,8 +19,8 @@ TEST_CASE("the rollout's figures agree with a count by hand") {
                                  make_sample(4, 3, std::nullopt, {9}, {4, 4, 4, 4}),
                                  make_sample(5, 3, 1.0)};
   samples[0].state = SampleState::truncated;
-  samples[3].state = SampleState::truncated;
-  samples[4].state = SampleState::failed;
+  samples[4].state = SampleState::failed;  // cut off, and then without a score
+  for (const size_t cut : {0, 4}) samples[cut].finish_reason = "length";
   samples[5].state = SampleState::aborted;
   const RolloutMetrics metrics = rollout_metrics(samples);
   CHECK(metrics.samples == 6);

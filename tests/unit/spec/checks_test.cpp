@@ -16,7 +16,8 @@ TEST_CASE("derived values follow the given ones") {
   CHECK(spec.eval.max_response_len == 4);
   CHECK(sound_with({"algorithm.eps_clip=0.3"}).algorithm.eps_clip_high == 0.3);
   CHECK(sound_with({"algorithm.eps_clip_high=0.4"}).algorithm.eps_clip_high == 0.4);
-  CHECK_FALSE(sound_with({"rollout.n_samples_per_prompt=1"}).algorithm.grpo_std_normalization);
+  CHECK_FALSE(sound_with({"rollout.n_samples_per_prompt=1", "algorithm.rewards_normalization=false"})
+                  .algorithm.grpo_std_normalization);
   CHECK(sound_with({"eval.max_response_len=6"}).eval.max_response_len == 6);
 }
 

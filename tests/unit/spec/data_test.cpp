@@ -88,7 +88,8 @@ TEST_CASE("keys of the lines have defaults, can be named, and may not be the sam
   CHECK_FALSE(data.apply_chat_template);
   CHECK(data.max_bad_lines == 0);
   CHECK(data.max_line_bytes.count == 16u << 20);
-  CHECK_FALSE(sound_with({"data.label_key=null"}).data.label_key.has_value());
+  CHECK_FALSE(sound_with({"data.label_key=null", "reward.type=regex", "reward.pattern=x"}).data.label_key.has_value());
+  CHECK(contains(refusal_with({"data.label_key=null"}), "but the reward position_match compares with labels"));
   CHECK(sound_with({"data.input_key=input", "data.max_bad_lines=3"}).data.input_key == "input");
   CHECK(contains(refusal_with({"data.label_key=prompt"}),
                  "\"data.label_key\" is \"prompt\", which another key of \"data\" names already"));

@@ -27,7 +27,7 @@ TEST_CASE("an entry takes what it leaves out from the section, and the section i
       "    - {name: b/2, prompt_data: builtin:sort_digits/heldout, reward: position_match, num_samples: null,\n"
       "       n_samples_per_eval_prompt: 4, temperature: 1, top_p: 0.5, top_k: 3, max_response_len: 2}\n");
   REQUIRE(spec.eval.datasets.size() == 2);
-  CHECK(spec.eval.datasets[0] == EvalDataset{"first", "builtin:sort_digits", "exact_match", 256, 1, 0.5, 1.0, -1, 3});
+  CHECK(spec.eval.datasets[0] == EvalDataset{"first", "builtin:sort_digits", std::nullopt, 256, 1, 0.5, 1.0, -1, 3});
   CHECK(spec.eval.datasets[1] ==
         EvalDataset{"b/2", "builtin:sort_digits/heldout", "position_match", std::nullopt, 4, 1.0, 0.5, 3, 2});
   CHECK_FALSE(spec.eval.prompt_data.has_value());
@@ -114,7 +114,7 @@ TEST_CASE("an override replaces the whole list, and its entries inherit anew") {
       parse(kSound + kEval + sets, "s.yaml", {"eval.datasets=[{name: z, prompt_data: builtin:sort_digits}]"})
           .eval.datasets;
   REQUIRE(replaced.size() == 1);
-  CHECK(replaced[0] == EvalDataset{"z", "builtin:sort_digits", "exact_match", 256, 1, 0.5, 1.0, -1, 3});
+  CHECK(replaced[0] == EvalDataset{"z", "builtin:sort_digits", std::nullopt, 256, 1, 0.5, 1.0, -1, 3});
   CHECK(contains(set_refusal(sets, {"eval.datasets=[{name: z}]"}),
                  "--set eval.datasets=[{name: z}]: \"eval.datasets[0].prompt_data\" is missing"));
 }

@@ -29,7 +29,8 @@ TEST_CASE("a resolved spec reads back to the same struct") {
       sound_with({"name=\"123\"", "seed=9007199254740991", "trainer.lr=0.1", "trainer.adam_eps=1.2345678901234567e-300",
                   "algorithm.eps_clip_c=3", "rollout.rollout_stop_token_ids=[1, 2]", "weight_sync.timeout=1500ms",
                   "weight_sync.update_weight_buffer_size=1000001", "checkpoint.save_interval=5"}));
-  check_round_trip(sound_with({"rollout.n_samples_per_prompt=1", "trainer.num_steps_per_rollout=2"}));
+  check_round_trip(sound_with(
+      {"rollout.n_samples_per_prompt=1", "algorithm.rewards_normalization=false", "trainer.num_steps_per_rollout=2"}));
   check_round_trip(sound_with(
       {"placement.colocate=false", "placement.rollout_num_gpus=4", "placement.rollout_num_gpus_per_engine=2"}));
 }

@@ -24,6 +24,29 @@ TEST_CASE("a schedule that contradicts itself is refused") {
   CHECK(contains(refusal_with({"trainer.lr_decay_style=cosin"}), "cosine"));
 }
 
+TEST_CASE("a learning rate that ends before the run does is refused") {
+  const std::vector<std::string> cosine{"trainer.lr_decay_style=cosine", "rollout.num_rollout=10"};
+  CHECK(refusal_with(cosine).empty());
+  CHECK(contains(refusal_with({cosine[0], cosine[1], "trainer.lr_decay_iters=8"}),
+                 "the learning rate reaches 0 at optimizer step 8 of 10"));
+  CHECK(refusal_with({cosine[0], cosine[1], "trainer.lr_decay_iters=8", "trainer.min_lr=1e-7"}).empty());
+  CHECK(
+      contains(refusal_with({"trainer.lr_warmup_iters=1", "trainer.lr_warmup_fraction=0.5", "rollout.num_rollout=10"}),
+               "\"trainer.lr_warmup_iters\" is 1, but lr_warmup_fraction says 5"));
+}
+
+TEST_CASE("checkpoints that are kept for good are among those that are written") {
+  CHECK(refusal_with({"checkpoint.save_interval=2", "checkpoint.keep_every=6"}).empty());
+  CHECK(contains(refusal_with({"checkpoint.save_interval=4", "checkpoint.keep_every=6"}),
+                 "must be a multiple of save_interval 4"));
+  CHECK(contains(refusal_with({"checkpoint.keep_every=6"}), "which is not given"));
+}
+
+TEST_CASE("a group of one sample teaches nothing when rewards are compared within the group") {
+  CHECK(contains(refusal_with({"rollout.n_samples_per_prompt=1"}), "a sample alone in its group has advantage 0"));
+  CHECK(refusal_with({"rollout.n_samples_per_prompt=1", "algorithm.rewards_normalization=false"}).empty());
+}
+
 TEST_CASE("a reference model that nothing would use or that is not there is refused") {
   const TempDir folder;
   CHECK(contains(refusal_with({"model.ref_load=" + folder.path().string(), "algorithm.kl_loss_coef=0.1"}),
