@@ -3,6 +3,7 @@
 #include <cstdio>
 
 #include "base/error.hpp"
+#include "base/log.hpp"
 #include "base/random.hpp"
 #include "base/strings.hpp"
 #include "loop/evaluation.hpp"
@@ -54,6 +55,7 @@ std::vector<EvalResult> answer_all(const Prepared& prepared, const RunDirectory&
 
 int evaluate_model(const EvalOptions& options) {
   const Prepared prepared = prepare_evaluation(options.spec, random_token());
+  for (const std::string& note : prepared.notes) log::info("loop", note);
   TempDir folder;
   const RunDirectory directory(folder.path());
   std::vector<EvalResult> results;

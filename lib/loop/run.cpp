@@ -169,6 +169,7 @@ int execute_run(const RunOptions& options) {
   fs::remove(directory.summary(), ignored);  // an earlier attempt's says nothing of this one
   log::tee_to((directory.logs() / "driver.log").string());
   write_records(prepared, directory, options.spec);
+  for (const std::string& note : prepared.notes) log::info("loop", note);
   if (prepared.prompts_too_long > 0) {
     log::warning("loop", std::to_string(prepared.prompts_too_long) +
                              " prompts are over rollout_max_prompt_len and are left out");

@@ -163,8 +163,8 @@ int64_t prepare_eval_prompts(Prepared& prepared) {
                                           std::to_string(prepared.config.max_position_embeddings) + " positions");
     }
     if (set.num_samples && prompts.size() > static_cast<size_t>(*set.num_samples)) {
-      log::info("loop", "evaluation " + set.name + ": the first " + std::to_string(*set.num_samples) + " of " +
-                            std::to_string(prompts.size()) + " prompts (num_samples)");
+      prepared.notes.push_back("evaluation " + set.name + ": the first " + std::to_string(*set.num_samples) + " of " +
+                               std::to_string(prompts.size()) + " prompts (num_samples)");
       prompts.resize(static_cast<size_t>(*set.num_samples));
     }
     const size_t before = prompts.size();

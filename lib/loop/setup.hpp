@@ -44,6 +44,7 @@ struct Prepared {
   std::string data_fingerprint;                         // of these prompts and their order
   std::vector<std::vector<data::Prompt>> eval_prompts;  // of each of spec.eval.datasets; empty: no evaluation
   int64_t max_model_len = 0;
+  std::vector<std::string> notes;  // what a user should hear of, though nothing is wrong
 };
 
 // Error{refused} for whatever cannot work.

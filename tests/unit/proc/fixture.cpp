@@ -21,7 +21,9 @@ namespace {
 
 std::string slurp(const std::string& path) {
   std::ifstream file(path, std::ios::binary);
-  return std::string(std::istreambuf_iterator<char>(file), std::istreambuf_iterator<char>());
+  std::ostringstream text;
+  text << file.rdbuf();  // a process that goes meanwhile sets a bit; iterators would throw
+  return text.str();
 }
 
 std::vector<std::string> numbers_in(const std::string& folder) {
