@@ -51,7 +51,6 @@ void cut_after(const fs::path& run_dir, int step) {
     std::snprintf(name, sizeof name, "step_%06d", later);
     fs::remove_all(run_dir / "checkpoints" / name);
   }
-  fs::remove(run_dir / "summary.json");
 }
 
 bool contains(const std::string& text, const std::string& part) {
@@ -139,6 +138,60 @@ TEST_CASE("a torn checkpoint is passed over with a note, and contents that are n
   const Outcome flipped = run_program(arguments_of(run, {"--resume"}), kLong);
   CHECK(flipped.status == 4);
   CHECK(contains(flipped.err, "the contents are not those that were saved"));
+}
+
+TEST_CASE("where no checkpoint is whole the run is refused, and newer torn ones do not stand in the way") {
+  const TempDir folder;
+  write_digits(folder.path());
+  const fs::path run = folder.path() / "run";
+  REQUIRE(run_program(arguments_of(run, {"--set", "checkpoint.keep_last=3"}), kLong).status == 0);
+  fs::remove_all(run / "checkpoints/step_000009");
+  fs::resize_file(run / "checkpoints/step_000010/model/model.safetensors", 100);
+  // Fewer steps than the torn checkpoint has: what is written now must not lose its place to it.
+  const Outcome shorter = run_program(arguments_of(run, {"--resume", "--set", "rollout.num_rollout=9", "--set",
+                                                         "checkpoint.keep_last=1", "--set", "trainer.lr=1e-4"}),
+                                      kLong);
+  CAPTURE(shorter.err);
+  CHECK(shorter.status == 0);
+  CHECK(contains(shorter.err, "changed since: trainer.lr: 0.002 -> 1e-04"));
+  CHECK_FALSE(fs::exists(run / "checkpoints/step_000010"));
+  CHECK(fs::exists(run / "checkpoints/latest/model/model.safetensors"));
+  fs::resize_file(run / "checkpoints/step_000009/model/model.safetensors", 100);
+  const std::string before = read_file(run / "metrics.jsonl");
+  const Outcome refused = run_program(arguments_of(run, {"--resume"}), kLong);
+  CHECK(refused.status == 2);
+  CHECK(contains(refused.err, "none of the checkpoints in"));
+  CHECK(read_file(run / "metrics.jsonl") == before);
+}
+
+TEST_CASE("a run that fails keeps the steps that it had trained, and its summary is of this attempt") {
+  const TempDir folder;
+  write_digits(folder.path());
+  const fs::path run = folder.path() / "run";
+  // Answers the samples of the first three rollouts, then never again with a number.
+  write_file_atomic(
+      folder.path() / "reward.sh",
+      "while read -r line; do\n"
+      "  id=${line#*\\\"id\\\":}; id=${id%%,*}; sample=${line##*\\\"sample\\\":}; sample=${sample%%\\}*}\n"
+      "  if [ $sample -lt 96 ]; then r=0.5; else r=null; fi\n"
+      "  echo \"{\\\"id\\\": $id, \\\"reward\\\": $r}\"\n"
+      "done\n");
+  std::vector<std::string> sets = {"--set", "checkpoint.save_interval=null",
+                                   "--set", "reward.type=command",
+                                   "--set", "reward.command=[sh, " + (folder.path() / "reward.sh").string() + "]"};
+  const Outcome failed = run_program(arguments_of(run, sets), kLong);
+  CAPTURE(failed.err);
+  CHECK(failed.status == 4);
+  CHECK(contains(failed.err, "got no reward"));
+  CHECK(fs::read_symlink(run / "checkpoints/latest") == "step_000003");
+  CHECK(contains(failed.err, "goes on from step_000003"));
+  sets.insert(sets.end(), {"--resume", "--set", "reward.max_missing_ratio=1"});
+  const Outcome resumed = run_program(arguments_of(run, sets), kLong);
+  CAPTURE(resumed.err);
+  CHECK(resumed.status == 0);
+  // Rollouts in which nothing was scored are gone over as well.
+  sets.insert(sets.end(), {"--set", "rollout.num_rollout=11"});
+  CHECK(run_program(arguments_of(run, sets), kLong).status == 0);
 }
 
 TEST_CASE(
