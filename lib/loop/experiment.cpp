@@ -234,6 +234,9 @@ void Experiment::show_progress() {
   const double left = per_step * static_cast<double>(spec_.rollout.num_rollout - state_.step);
   std::string text = "step " + std::to_string(state_.step) + "/" + std::to_string(spec_.rollout.num_rollout);
   if (std::isfinite(rewards_.back())) text += "  reward " + format_number(rewards_.back(), 3);
+  if (const double equal = number_in(line_, "rollout/zero_std_groups"); equal > 0) {
+    text += "  equal groups " + format_number(equal, 6) + "/" + format_number(number_in(line_, "rollout/groups"), 6);
+  }
   if (prepared_.parts.trainers) {
     if (spec_.algorithm.loss_type == "sft") text += "  loss " + format_number(number_in(line_, "train/loss"), 3);
     text += "  grad " + format_number(number_in(line_, "train/grad_norm"), 3);
