@@ -18,8 +18,13 @@ class Builder {
  public:
   explicit Builder(tensor::DType dtype) : dtype_(dtype) {}
 
+  // Of what is added from here on.
+  void at(Place place, int64_t layer = 0) {
+    place_ = place;
+    layer_ = layer;
+  }
   void add(const std::string& name, tensor::Shape shape, Cut cut, int64_t rows_per_head = 0) {
-    made_.push_back({{name, dtype_, std::move(shape)}, cut, rows_per_head});
+    made_.push_back({{name, dtype_, std::move(shape)}, cut, rows_per_head, place_, layer_});
   }
   // A bias of a projection whose rows are cut is cut with them; one whose columns are cut is added after the sum, by
   // all alike.
@@ -36,6 +41,8 @@ class Builder {
 
  private:
   tensor::DType dtype_;
+  Place place_ = Place::embedding;
+  int64_t layer_ = 0;
   std::vector<Parameter> made_;
 };
 
@@ -83,7 +90,7 @@ void cut_kv_heads(const Parameter& parameter, int tp_rank, int tp_size, Shard& s
   const int sharers = static_cast<int>(tp_size / heads);
   shard.begin = tp_rank / sharers * parameter.rows_per_head;
   shard.end = shard.begin + parameter.rows_per_head;
-  shard.owner = tp_rank % sharers == 0;
+  shard.copy = tp_rank % sharers;
 }
 
 void cut_vocabulary(const Parameter& parameter, int tp_rank, int tp_size, Shard& shard) {
@@ -97,10 +104,13 @@ void cut_vocabulary(const Parameter& parameter, int tp_rank, int tp_size, Shard&
 
 std::vector<Parameter> parameters(const ModelConfig& config, tensor::DType dtype) {
   Builder build(dtype);
+  build.at(Place::embedding);
   build.add("model.embed_tokens.weight", {config.vocab_size, config.hidden_size}, Cut::vocab_rows);
   for (int64_t layer = 0; layer < config.num_hidden_layers; ++layer) {
+    build.at(Place::layer, layer);
     add_layer(build, config, "model.layers." + std::to_string(layer) + ".");
   }
+  build.at(Place::head);
   build.add("model.norm.weight", {config.hidden_size}, Cut::replicated);
   if (!config.tie_word_embeddings)
     build.add("lm_head.weight", {config.vocab_size, config.hidden_size}, Cut::vocab_rows);
@@ -118,6 +128,38 @@ uint64_t parameter_bytes(const ModelConfig& config, tensor::DType dtype) {
   return static_cast<uint64_t>(parameter_count(config)) * tensor::element_bytes(dtype);
 }
 
+Stage stage_of(const ModelConfig& config, int rank, int size) {
+  VIME_CHECK(size > 0 && rank >= 0 && rank < size, "stage " + std::to_string(rank) + " of " + std::to_string(size));
+  const int64_t layers = config.num_hidden_layers;
+  if (layers < size) {
+    throw Error(ErrorKind::refused,
+                std::to_string(layers) + " layers cannot be cut into " + std::to_string(size) + " pipeline stages",
+                "use a pipeline-parallel size of at most " + std::to_string(layers));
+  }
+  const int64_t part = layers / size;
+  const int64_t larger = layers % size;  // stages that have one layer more
+  Stage stage{rank, size, 0, 0};
+  stage.begin = part * rank + std::min<int64_t>(rank, larger);
+  stage.end = stage.begin + part + (rank < larger ? 1 : 0);
+  return stage;
+}
+
+Stage whole_model(const ModelConfig& config) {
+  return {0, 1, 0, config.num_hidden_layers};
+}
+
+bool holds(const Stage& stage, const Parameter& parameter, const ModelConfig& config) {
+  switch (parameter.place) {
+    case Place::embedding:
+      return stage.first() || (stage.last() && config.tie_word_embeddings);
+    case Place::layer:
+      return parameter.layer >= stage.begin && parameter.layer < stage.end;
+    case Place::head:
+      return stage.last();
+  }
+  return false;
+}
+
 Shard shard_of(const Parameter& parameter, int tp_rank, int tp_size) {
   VIME_CHECK(tp_size > 0 && tp_rank >= 0 && tp_rank < tp_size,
              "tensor-parallel rank " + std::to_string(tp_rank) + " of " + std::to_string(tp_size));
@@ -128,7 +170,7 @@ Shard shard_of(const Parameter& parameter, int tp_rank, int tp_size) {
   switch (parameter.cut) {
     case Cut::replicated:
       shard.end = parameter.full.shape[0];
-      shard.owner = tp_rank == 0;
+      shard.copy = tp_rank;
       break;
     case Cut::rows:
     case Cut::columns:
@@ -146,10 +188,17 @@ Shard shard_of(const Parameter& parameter, int tp_rank, int tp_size) {
 }
 
 ArenaLayout arena_layout(const ModelConfig& config, tensor::DType dtype, int tp_rank, int tp_size) {
+  return arena_layout(config, dtype, tp_rank, tp_size, whole_model(config));
+}
+
+ArenaLayout arena_layout(const ModelConfig& config, tensor::DType dtype, int tp_rank, int tp_size, const Stage& stage) {
   ArenaLayout layout;
   for (Parameter& parameter : parameters(config, dtype)) {
+    if (!holds(stage, parameter, config)) continue;
     ArenaEntry entry;
     entry.shard = shard_of(parameter, tp_rank, tp_size);
+    // The last stage's copy of tied embeddings comes behind all of the first stage's.
+    if (parameter.place == Place::embedding && !stage.first()) entry.shard.copy += tp_size;
     entry.offset = layout.total_bytes;
     entry.bytes = static_cast<uint64_t>(tensor::element_count(entry.shard.shape)) * tensor::element_bytes(dtype);
     entry.parameter = std::move(parameter);

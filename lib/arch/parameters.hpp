@@ -1,5 +1,6 @@
-// The parameters of a model under their Hugging Face names, how tensor parallelism cuts each, and where each lies in a
-// rank's arena. Trainer, engine, push and planner all take names, shapes and cuts from here.
+// The parameters of a model under their Hugging Face names, how tensor parallelism cuts each, which pipeline stages
+// hold each, and where each lies in a rank's arena. Trainer, engine, push and planner all take names, shapes and cuts
+// from here.
 #pragma once
 
 #include <string>
@@ -18,10 +19,14 @@ enum class Cut {
   vocab_rows,  // dim 0 in parts of ceil(vocab / ranks); the last parts may be short or empty
 };
 
+enum class Place { embedding, layer, head };
+
 struct Parameter {
   tensor::TensorInfo full;  // HF name and whole shape
   Cut cut = Cut::replicated;
   int64_t rows_per_head = 0;  // head_dim where the cut must keep attention heads whole (q, k, v, o), else 0
+  Place place = Place::layer;
+  int64_t layer = 0;  // of Place::layer
 };
 
 // All parameters in checkpoint order: embeddings, layers in order, final norm, head (absent when tied).
@@ -30,13 +35,32 @@ std::vector<Parameter> parameters(const ModelConfig& config, tensor::DType dtype
 int64_t parameter_count(const ModelConfig& config);
 uint64_t parameter_bytes(const ModelConfig& config, tensor::DType dtype);
 
+// The consecutive layers that one pipeline stage runs. The first stage has the embeddings, the last the final norm and
+// the head; a tied head is a copy of the embeddings, on the last stage as well.
+struct Stage {
+  int rank = 0;
+  int size = 1;
+  int64_t begin = 0;  // layers
+  int64_t end = 0;
+  bool first() const { return rank == 0; }
+  bool last() const { return rank == size - 1; }
+};
+
+// Layers in parts as equal as possible, the larger ones first: 5 layers on 3 stages are 2, 2, 1. Error{refused} when
+// there are fewer layers than stages.
+Stage stage_of(const ModelConfig& config, int rank, int size);
+// All layers.
+Stage whole_model(const ModelConfig& config);
+bool holds(const Stage& stage, const Parameter& parameter, const ModelConfig& config);
+
 // Part of a parameter that one tensor-parallel rank holds.
 struct Shard {
   int dim = 0;        // the dimension that is cut; 0 and the whole range when replicated
   int64_t begin = 0;  // in the full tensor
   int64_t end = 0;
-  bool owner = true;    // false when a lower rank holds the same part: sums over shards count owners only
+  int copy = 0;         // how many lower ranks (of this stage, or of earlier ones) hold the same part
   tensor::Shape shape;  // local shape
+  bool owner() const { return copy == 0; }  // sums over shards count owners only
 };
 
 // Throws Error{refused} when tp_size does not divide the heads (or kv heads neither divide nor are divided by it, or
@@ -55,6 +79,8 @@ struct ArenaLayout {
   uint64_t total_bytes = 0;
 };
 ArenaLayout arena_layout(const ModelConfig& config, tensor::DType dtype, int tp_rank, int tp_size);
+// Of what the stage holds only.
+ArenaLayout arena_layout(const ModelConfig& config, tensor::DType dtype, int tp_rank, int tp_size, const Stage& stage);
 
 // Copies a shard's part of a full row-major tensor (`full`) to `local`, both contiguous. Pure byte copy.
 void copy_shard(const std::byte* full, const tensor::TensorInfo& info, const Shard& shard, std::byte* local);

@@ -113,7 +113,7 @@ Json Worker::checksums() const {
     parts.push_back({{"name", entry.parameter.full.name},
                      {"begin", shard.begin},
                      {"end", shard.end},
-                     {"owner", shard.owner},
+                     {"owner", shard.owner()},
                      {"sum", sum}});
   }
   return {{"parts", std::move(parts)}};

@@ -83,7 +83,7 @@ TEST_CASE("the shards of all ranks put together are the whole tensor, owners onc
           std::vector<int32_t> local(static_cast<std::size_t>(tensor::element_count(shard.shape)));
           copy_shard(reinterpret_cast<const std::byte*>(full.data()), parameter.full, shard,
                      reinterpret_cast<std::byte*>(local.data()));
-          if (shard.owner) owned.insert(local.begin(), local.end());
+          if (shard.owner()) owned.insert(local.begin(), local.end());
         }
         CHECK(std::equal(owned.begin(), owned.end(), full.begin(), full.end()));
       }
@@ -103,8 +103,8 @@ TEST_CASE("each kind of cut takes the part that its name says") {
   CHECK(down.begin == 132);
   CHECK(down.shape == tensor::Shape{64, 44});
   const Parameter norm = named(config, "model.norm.weight");
-  CHECK(shard_of(norm, 0, 2).owner);
-  CHECK_FALSE(shard_of(norm, 1, 2).owner);
+  CHECK(shard_of(norm, 0, 2).owner());
+  CHECK_FALSE(shard_of(norm, 1, 2).owner());
   CHECK(shard_of(norm, 1, 2).shape == tensor::Shape{64});
 }
 
@@ -117,7 +117,7 @@ TEST_CASE("ranks beyond the key/value heads share a head with their neighbour") 
     const Shard shard = shard_of(k, rank, 4);
     CHECK(shard.begin == begins[rank]);
     CHECK(shard.end == begins[rank] + 16);
-    CHECK(shard.owner == owners[rank]);
+    CHECK(shard.owner() == owners[rank]);
   }
 }
 
@@ -158,5 +158,48 @@ TEST_CASE("an arena holds every shard at a multiple of 64 bytes without overlap"
     }
     CHECK(layout.total_bytes >= end);
     CHECK(layout.total_bytes < end + 64);
+  }
+}
+
+TEST_CASE("layers are cut into stages as equal as possible, the larger ones first") {
+  ModelConfig config = preset("tiny", 13);
+  config.num_hidden_layers = 5;
+  std::vector<int64_t> ends;
+  for (int rank = 0; rank < 3; ++rank) {
+    const Stage stage = stage_of(config, rank, 3);
+    CHECK(stage.begin == (ends.empty() ? 0 : ends.back()));
+    ends.push_back(stage.end);
+  }
+  CHECK(ends == std::vector<int64_t>{2, 4, 5});
+  CHECK_THROWS_WITH_AS(stage_of(config, 0, 8),
+                       "5 layers cannot be cut into 8 pipeline stages (use a pipeline-parallel size of at most 5)",
+                       Error);
+}
+
+TEST_CASE("every parameter lies on one stage, and tied embeddings on the last as well, as a copy") {
+  for (const bool tied : {false, true}) {
+    ModelConfig config = preset("tiny", 13);
+    config.num_hidden_layers = 5;
+    config.tie_word_embeddings = tied;
+    for (const int tp : {1, 2}) {
+      std::map<std::string, int64_t> owned;
+      std::vector<std::string> copies;
+      for (int pp_rank = 0; pp_rank < 4; ++pp_rank) {
+        for (int tp_rank = 0; tp_rank < tp; ++tp_rank) {
+          const ArenaLayout layout =
+              arena_layout(config, tensor::DType::f32, tp_rank, tp, stage_of(config, pp_rank, 4));
+          for (const ArenaEntry& entry : layout.entries) {
+            const bool vocabulary = entry.parameter.cut == Cut::vocab_rows;
+            if (entry.shard.owner()) owned[entry.parameter.full.name] += tensor::element_count(entry.shard.shape);
+            if (vocabulary && !entry.shard.owner()) copies.push_back(entry.parameter.full.name);
+          }
+        }
+      }
+      for (const Parameter& parameter : parameters(config, tensor::DType::f32)) {
+        CHECK(owned[parameter.full.name] == tensor::element_count(parameter.full.shape));
+      }
+      CHECK(owned.size() == parameters(config, tensor::DType::f32).size());
+      CHECK(copies == std::vector<std::string>(tied ? static_cast<size_t>(tp) : 0, "model.embed_tokens.weight"));
+    }
   }
 }

@@ -89,7 +89,7 @@ torch::Tensor whole_gradient(const std::vector<Result>& results, std::size_t par
   for (const Result& result : results) {
     const arch::Shard& shard = result.shards[parameter];
     torch::Tensor place = whole.narrow(shard.dim, shard.begin, shard.end - shard.begin);
-    if (shard.owner) {
+    if (shard.owner()) {
       place.copy_(result.gradients[parameter]);
     } else {
       CHECK_MESSAGE(place.equal(result.gradients[parameter]), "copies differ: ", result.names[parameter]);
