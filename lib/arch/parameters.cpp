@@ -208,18 +208,34 @@ ArenaLayout arena_layout(const ModelConfig& config, tensor::DType dtype, int tp_
   return layout;
 }
 
-void copy_shard(const std::byte* full, const tensor::TensorInfo& info, const Shard& shard, std::byte* local) {
+namespace {
+
+// Calls `run(place in the full tensor, place in the shard, bytes)` for every stretch that lies together in both.
+template <typename Run>
+void for_each_stretch(const tensor::TensorInfo& info, const Shard& shard, const Run& run) {
   const auto dim = static_cast<std::size_t>(shard.dim);
   uint64_t outer = 1;
   for (std::size_t i = 0; i < dim; ++i) outer *= static_cast<uint64_t>(info.shape[i]);
   uint64_t inner = tensor::element_bytes(info.dtype);
   for (std::size_t i = dim + 1; i < info.shape.size(); ++i) inner *= static_cast<uint64_t>(info.shape[i]);
   const uint64_t stride = inner * static_cast<uint64_t>(info.shape[dim]);
-  const uint64_t run = inner * static_cast<uint64_t>(shard.end - shard.begin);
-  if (run == 0) return;
-  for (uint64_t i = 0; i < outer; ++i) {
-    std::memcpy(local + i * run, full + i * stride + inner * static_cast<uint64_t>(shard.begin), run);
-  }
+  const uint64_t bytes = inner * static_cast<uint64_t>(shard.end - shard.begin);
+  if (bytes == 0) return;
+  for (uint64_t i = 0; i < outer; ++i) run(i * stride + inner * static_cast<uint64_t>(shard.begin), i * bytes, bytes);
+}
+
+}  // namespace
+
+void copy_shard(const std::byte* full, const tensor::TensorInfo& info, const Shard& shard, std::byte* local) {
+  for_each_stretch(info, shard, [&](uint64_t whole, uint64_t part, uint64_t bytes) {
+    std::memcpy(local + part, full + whole, bytes);
+  });
+}
+
+void place_shard(const std::byte* local, const tensor::TensorInfo& info, const Shard& shard, std::byte* full) {
+  for_each_stretch(info, shard, [&](uint64_t whole, uint64_t part, uint64_t bytes) {
+    std::memcpy(full + whole, local + part, bytes);
+  });
 }
 
 }  // namespace vime::arch

@@ -84,5 +84,7 @@ ArenaLayout arena_layout(const ModelConfig& config, tensor::DType dtype, int tp_
 
 // Copies a shard's part of a full row-major tensor (`full`) to `local`, both contiguous. Pure byte copy.
 void copy_shard(const std::byte* full, const tensor::TensorInfo& info, const Shard& shard, std::byte* local);
+// The way back.
+void place_shard(const std::byte* local, const tensor::TensorInfo& info, const Shard& shard, std::byte* full);
 
 }  // namespace vime::arch

@@ -7,6 +7,7 @@
 
 #include "base/log.hpp"
 #include "base/strings.hpp"
+#include "model/checkpoint.hpp"
 #include "model/threads.hpp"
 #include "proc/process.hpp"
 #include "weights/checksum.hpp"
@@ -41,7 +42,7 @@ Json Worker::meet() {
 
 void Worker::make_link(const Json& request) {
   const tensor::DType dtype = dtype_of(options_, config_);
-  std::shared_ptr<model::TensorParallel> tp = model::single_rank();
+  std::shared_ptr<model::Collectives> tp = model::single_rank();
   if (size() > 1) {
     const model::Membership membership{"engine workers", index_, size(), token_, options_.step_timeout};
     auto group = index_ == 0 ? model::RankGroup::host(std::move(*meeting_), membership)

@@ -1,13 +1,12 @@
+#include "model/checkpoint.hpp"
+
 #include <algorithm>
-#include <cstring>
 #include <map>
 #include <set>
 
 #include "base/error.hpp"
 #include "base/json.hpp"
 #include "base/strings.hpp"
-#include "model/decoder.hpp"
-#include "tensor/safetensors.hpp"
 
 namespace vime::model {
 namespace {
@@ -79,9 +78,10 @@ std::string some_of(const std::vector<std::string>& names) {
 void check_names(const Decoder& decoder, const Checkpoint& checkpoint, const fs::path& dir) {
   std::set<std::string> wanted;
   std::vector<std::string> missing;
-  for (const auto& parameter : decoder.parameters()) {
-    wanted.insert(parameter.name);
-    if (!checkpoint.contains(parameter.name)) missing.push_back(parameter.name);
+  // Of the whole model: what is wrong elsewhere is wrong for every rank.
+  for (const arch::Parameter& parameter : arch::parameters(decoder.config(), tensor::DType::f32)) {
+    wanted.insert(parameter.full.name);
+    if (!checkpoint.contains(parameter.full.name)) missing.push_back(parameter.full.name);
   }
   std::vector<std::string> surplus;
   for (const std::string& name : checkpoint.names()) {
@@ -115,31 +115,23 @@ void load_one(const tensor::TensorView& view, const arch::ArenaEntry& entry, tor
   value.copy_(part);
 }
 
-std::vector<tensor::TensorView> views_of(const Decoder& decoder) {
-  std::vector<tensor::TensorView> views;
-  for (std::size_t i = 0; i < decoder.parameters().size(); ++i) {
-    views.push_back({decoder.layout().entries[i].parameter.full,
-                     static_cast<const std::byte*>(decoder.parameters()[i].value.data_ptr())});
-  }
-  return views;
-}
-
-std::vector<std::vector<tensor::TensorView>> split_into_shards(const std::vector<tensor::TensorView>& views,
-                                                               uint64_t shard_bytes) {
-  std::vector<std::vector<tensor::TensorView>> shards(1);
+std::vector<std::vector<tensor::TensorInfo>> split_into_files(const arch::ModelConfig& config, tensor::DType dtype,
+                                                              uint64_t file_bytes) {
+  std::vector<std::vector<tensor::TensorInfo>> files(1);
   uint64_t used = 0;
-  for (const tensor::TensorView& view : views) {
-    if (!shards.back().empty() && used + view.info.bytes() > shard_bytes) {
-      shards.emplace_back();
+  for (const arch::Parameter& parameter : arch::parameters(config, dtype)) {
+    if (!files.back().empty() && used + parameter.full.bytes() > file_bytes) {
+      files.emplace_back();
       used = 0;
     }
-    used += view.info.bytes();
-    shards.back().push_back(view);
+    used += parameter.full.bytes();
+    files.back().push_back(parameter.full);
   }
-  return shards;
+  return files;
 }
 
-std::string shard_name(std::size_t index, std::size_t count) {
+std::string file_name(std::size_t index, std::size_t count) {
+  if (count == 1) return kSingleFile;
   char name[64];
   std::snprintf(name, sizeof name, "model-%05zu-of-%05zu.safetensors", index + 1, count);
   return name;
@@ -157,34 +149,56 @@ void load_weights(Decoder& decoder, const fs::path& model_dir) {
   }
 }
 
-void save_weights(const Decoder& decoder, const fs::path& model_dir, uint64_t shard_bytes) {
-  const std::vector<tensor::TensorView> views = views_of(decoder);
-  for (std::size_t i = 0; i < views.size(); ++i) {
-    VIME_CHECK(decoder.layout().entries[i].shard.shape == views[i].info.shape,
-               "save_weights needs whole tensors, of one rank");
-  }
-  make_directories(model_dir);
-  const std::map<std::string, std::string> metadata = {{"format", "pt"}};
-  const auto shards = split_into_shards(views, shard_bytes);
-  if (shards.size() == 1) {
-    tensor::write_safetensors(model_dir / kSingleFile, views, metadata);
-  } else {
+CheckpointWriter::CheckpointWriter(const arch::ModelConfig& config, tensor::DType dtype, const fs::path& model_dir,
+                                   uint64_t file_bytes)
+    : config_(config), dtype_(dtype), dir_(model_dir), files_(split_into_files(config, dtype, file_bytes)) {
+  make_directories(dir_);
+  open_next();
+}
+
+void CheckpointWriter::open_next() {
+  file_ = std::make_unique<tensor::SafetensorsWriter>(dir_ / file_name(next_file_, files_.size()), files_[next_file_],
+                                                      std::map<std::string, std::string>{{"format", "pt"}});
+}
+
+void CheckpointWriter::append(const std::byte* tensor, uint64_t bytes) {
+  VIME_CHECK(next_file_ < files_.size() && bytes == files_[next_file_][next_tensor_].bytes(),
+             dir_.string() + ": the tensors come in another order");
+  file_->append(tensor, bytes);
+  if (++next_tensor_ < files_[next_file_].size()) return;
+  file_->finish();
+  next_tensor_ = 0;
+  if (++next_file_ < files_.size()) open_next();
+}
+
+void CheckpointWriter::finish() {
+  VIME_CHECK(next_file_ == files_.size(), dir_.string() + ": tensors are missing");
+  if (files_.size() > 1) {
     Json weight_map = Json::object();
     uint64_t total = 0;
-    for (std::size_t i = 0; i < shards.size(); ++i) {
-      const std::string name = shard_name(i, shards.size());
-      tensor::write_safetensors(model_dir / name, shards[i], metadata);
-      for (const tensor::TensorView& view : shards[i]) {
-        weight_map[view.info.name] = name;
-        total += view.info.bytes();
+    for (std::size_t i = 0; i < files_.size(); ++i) {
+      for (const tensor::TensorInfo& info : files_[i]) {
+        weight_map[info.name] = file_name(i, files_.size());
+        total += info.bytes();
       }
     }
     const Json index = {{"metadata", {{"total_size", total}}}, {"weight_map", weight_map}};
-    write_file_atomic(model_dir / kIndexFile, index.dump(2) + "\n");
-    fs::remove(model_dir / kSingleFile);  // of an earlier save into this folder: it would win over the index
+    write_file_atomic(dir_ / kIndexFile, index.dump(2) + "\n");
+    fs::remove(dir_ / kSingleFile);  // of an earlier save into this folder: it would win over the index
   }
-  const std::string dtype = tensor::dtype_name(views.front().info.dtype);
-  write_file_atomic(model_dir / "config.json", arch::config_json(decoder.config(), dtype).dump(2) + "\n");
+  write_file_atomic(dir_ / "config.json", arch::config_json(config_, tensor::dtype_name(dtype_)).dump(2) + "\n");
+}
+
+void save_weights(const Decoder& decoder, const fs::path& model_dir, uint64_t file_bytes) {
+  CheckpointWriter writer(decoder.config(), decoder.layout().entries.front().parameter.full.dtype, model_dir,
+                          file_bytes);
+  for (std::size_t i = 0; i < decoder.parameters().size(); ++i) {
+    VIME_CHECK(decoder.layout().entries[i].shard.shape == decoder.layout().entries[i].parameter.full.shape,
+               "save_weights needs whole tensors, of one rank");
+    writer.append(static_cast<const std::byte*>(decoder.parameters()[i].value.data_ptr()),
+                  decoder.layout().entries[i].bytes);
+  }
+  writer.finish();
 }
 
 }  // namespace vime::model

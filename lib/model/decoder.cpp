@@ -55,16 +55,24 @@ torch::ScalarType scalar_type(tensor::DType dtype) {
 }
 
 struct Decoder::State {
-  State(arch::ModelConfig model, tensor::DType dtype, std::shared_ptr<TensorParallel> ranks, std::byte* arena);
+  State(arch::ModelConfig model, tensor::DType dtype, CollectivesPtr ranks, std::byte* arena, const arch::Stage& part,
+        bool split_rows);
 
   torch::Tensor attention_block(int index, const Layer& layer, const torch::Tensor& x, const Rotary::Angles& angles,
                                 const Attention& attention) const;
   torch::Tensor mlp_block(const Layer& layer, const torch::Tensor& x) const;
   torch::Tensor embed(const torch::Tensor& ids) const;
+  // Before and behind what tensor parallelism cuts: all rows in, each rank's partial sums out.
+  torch::Tensor enter(const torch::Tensor& x) const { return sequence_parallel ? gather_rows(x, tp) : shared(x); }
+  torch::Tensor leave(const torch::Tensor& partial) const {
+    return sequence_parallel ? sum_to_rows(partial, tp) : sum_over_ranks(partial, tp);
+  }
   // A row-parallel projection: the bias belongs to the sum, so it is added once, after it.
-  torch::Tensor project_and_sum(const Linear& linear, const torch::Tensor& x) const;
+  torch::Tensor project_and_leave(const Linear& linear, const torch::Tensor& x) const;
   // What the ranks use each for a part of the output only: gradients of all ranks add up.
-  torch::Tensor shared(const torch::Tensor& x) const { return share_with_ranks(x, tp, tp->size()); }
+  torch::Tensor shared(const torch::Tensor& x) const {
+    return sequence_parallel ? x : share_with_ranks(x, tp, tp->size());
+  }
   Linear shared_kv(const Linear& linear) const;
   Layer make_layer(int64_t index) const;
   torch::Tensor named(const std::string& name) const;
@@ -73,11 +81,13 @@ struct Decoder::State {
   }
 
   arch::ModelConfig config;
-  std::shared_ptr<TensorParallel> tp;
+  CollectivesPtr tp;
+  arch::Stage stage;
+  bool sequence_parallel;
   arch::ArenaLayout layout;
   std::vector<Named> parameters;
   std::unordered_map<std::string, std::size_t> by_name;
-  std::vector<Layer> layers;
+  std::vector<Layer> layers;  // of the stage
   torch::Tensor embedding;
   int64_t vocab_begin = 0;
   torch::Tensor final_norm;
@@ -86,11 +96,13 @@ struct Decoder::State {
   mutable Rotary rotary;
 };
 
-Decoder::State::State(arch::ModelConfig model, tensor::DType dtype, std::shared_ptr<TensorParallel> ranks,
-                      std::byte* arena)
+Decoder::State::State(arch::ModelConfig model, tensor::DType dtype, CollectivesPtr ranks, std::byte* arena,
+                      const arch::Stage& part, bool split_rows)
     : config(std::move(model)),
       tp(std::move(ranks)),
-      layout(arch::arena_layout(config, dtype, tp->rank(), tp->size())),
+      stage(part),
+      sequence_parallel(split_rows && tp->size() > 1),
+      layout(arch::arena_layout(config, dtype, tp->rank(), tp->size(), stage)),
       rotary(config) {
   const auto options = torch::TensorOptions().dtype(scalar_type(dtype));
   for (const arch::ArenaEntry& entry : layout.entries) {
@@ -99,11 +111,14 @@ Decoder::State::State(arch::ModelConfig model, tensor::DType dtype, std::shared_
         {entry.parameter.full.name, torch::from_blob(arena + entry.offset, entry.shard.shape, options)});
   }
   if (tp->size() > config.num_key_value_heads) kv_sharers = static_cast<int>(tp->size() / config.num_key_value_heads);
-  vocab_begin = layout.entries.front().shard.begin;
-  embedding = named("model.embed_tokens.weight");
-  for (int64_t i = 0; i < config.num_hidden_layers; ++i) layers.push_back(make_layer(i));
-  final_norm = named("model.norm.weight");
-  head = config.tie_word_embeddings ? embedding : named("lm_head.weight");
+  for (const arch::ArenaEntry& entry : layout.entries) {
+    if (entry.parameter.cut == arch::Cut::vocab_rows) vocab_begin = entry.shard.begin;
+  }
+  const bool tied = config.tie_word_embeddings;
+  embedding = named_if(stage.first() || (stage.last() && tied), "model.embed_tokens.weight");
+  for (int64_t i = stage.begin; i < stage.end; ++i) layers.push_back(make_layer(i));
+  final_norm = named_if(stage.last(), "model.norm.weight");
+  head = tied ? embedding : named_if(stage.last(), "lm_head.weight");
 }
 
 torch::Tensor Decoder::State::named(const std::string& name) const {
@@ -132,14 +147,14 @@ Layer Decoder::State::make_layer(int64_t index) const {
   return layer;
 }
 
-torch::Tensor Decoder::State::project_and_sum(const Linear& linear, const torch::Tensor& x) const {
+torch::Tensor Decoder::State::project_and_leave(const Linear& linear, const torch::Tensor& x) const {
   if (tp->size() == 1) return linear(x);
-  const torch::Tensor sum = sum_over_ranks(torch::linear(x, linear.weight), tp);
+  const torch::Tensor sum = leave(torch::linear(x, linear.weight));
   return linear.bias.defined() ? sum + linear.bias : sum;
 }
 
 Linear Decoder::State::shared_kv(const Linear& linear) const {
-  if (kv_sharers == 1) return linear;
+  if (kv_sharers == 1 || sequence_parallel) return linear;
   return {share_with_ranks(linear.weight, tp, kv_sharers),
           linear.bias.defined() ? share_with_ranks(linear.bias, tp, kv_sharers) : torch::Tensor()};
 }
@@ -154,17 +169,17 @@ torch::Tensor Decoder::State::embed(const torch::Tensor& ids) const {
   }
   if (tp->size() == 1) return torch::embedding(embedding, ids);
   const int64_t rows = embedding.size(0);
-  if (rows == 0) return sum_over_ranks(torch::zeros({ids.size(0), config.hidden_size}, embedding.options()), tp);
+  if (rows == 0) return leave(torch::zeros({ids.size(0), config.hidden_size}, embedding.options()));
   const torch::Tensor local = ids - vocab_begin;
   const torch::Tensor foreign = (local < 0).logical_or_(local >= rows);
   const torch::Tensor mine =
       torch::embedding(embedding, local.masked_fill(foreign, 0)).masked_fill(foreign.unsqueeze(1), 0);
-  return sum_over_ranks(mine, tp);
+  return leave(mine);
 }
 
 torch::Tensor Decoder::State::attention_block(int index, const Layer& layer, const torch::Tensor& x,
                                               const Rotary::Angles& angles, const Attention& attention) const {
-  const torch::Tensor in = shared(rms_norm(x, layer.input_norm, config.rms_norm_eps));
+  const torch::Tensor in = enter(rms_norm(x, layer.input_norm, config.rms_norm_eps));
   const int64_t tokens = in.size(0);
   const auto heads = [&](const torch::Tensor& rows) {
     return rows.view({tokens, rows.size(1) / config.head_dim, config.head_dim});
@@ -177,34 +192,67 @@ torch::Tensor Decoder::State::attention_block(int index, const Layer& layer, con
     k = rms_norm(k, shared(layer.k_norm), config.rms_norm_eps);
   }
   const torch::Tensor out = attention(index, rotate(q, angles), rotate(k, angles), v);
-  return project_and_sum(layer.o, out.reshape({tokens, q.size(1) * config.head_dim}));
+  return project_and_leave(layer.o, out.reshape({tokens, q.size(1) * config.head_dim}));
 }
 
 torch::Tensor Decoder::State::mlp_block(const Layer& layer, const torch::Tensor& x) const {
-  const torch::Tensor in = shared(rms_norm(x, layer.post_attention_norm, config.rms_norm_eps));
-  return project_and_sum(layer.down, torch::silu(layer.gate(in)) * layer.up(in));
+  const torch::Tensor in = enter(rms_norm(x, layer.post_attention_norm, config.rms_norm_eps));
+  return project_and_leave(layer.down, torch::silu(layer.gate(in)) * layer.up(in));
 }
 
-Decoder::Decoder(arch::ModelConfig config, tensor::DType dtype, std::shared_ptr<TensorParallel> tp, std::byte* arena)
-    : state_(std::make_shared<State>(std::move(config), dtype, std::move(tp), arena)) {}
+Decoder::Decoder(arch::ModelConfig config, tensor::DType dtype, CollectivesPtr tp, std::byte* arena)
+    : Decoder(config, dtype, std::move(tp), arena, arch::whole_model(config), false) {}
 
-torch::Tensor Decoder::hidden_states(const torch::Tensor& ids, const torch::Tensor& positions,
-                                     const Attention& attention) const {
-  VIME_CHECK(ids.dim() == 1 && positions.dim() == 1 && ids.size(0) == positions.size(0),
-             "ids and positions are [tokens]");
-  torch::Tensor x = state_->embed(ids);
+Decoder::Decoder(arch::ModelConfig config, tensor::DType dtype, CollectivesPtr tp, std::byte* arena,
+                 const arch::Stage& stage, bool sequence_parallel)
+    : state_(std::make_shared<State>(std::move(config), dtype, std::move(tp), arena, stage, sequence_parallel)) {}
+
+torch::Tensor Decoder::embed(const torch::Tensor& ids) const {
+  VIME_CHECK(state_->stage.first(), "embeddings are looked up on the first stage");
+  return state_->embed(ids);
+}
+
+torch::Tensor Decoder::run_layers(const torch::Tensor& x, const torch::Tensor& positions,
+                                  const Attention& attention) const {
+  const int64_t sharers = state_->sequence_parallel ? state_->tp->size() : 1;
+  VIME_CHECK(positions.dim() == 1 && x.size(0) * sharers == positions.size(0), "one position for each row");
   const Rotary::Angles angles = state_->rotary.angles(positions, x.options().requires_grad(false));
+  torch::Tensor rows = x;
   for (std::size_t i = 0; i < state_->layers.size(); ++i) {
     const Layer& layer = state_->layers[i];
-    x = x + state_->attention_block(static_cast<int>(i), layer, x, angles, attention);
-    x = x + state_->mlp_block(layer, x);
+    const int index = static_cast<int>(state_->stage.begin) + static_cast<int>(i);
+    rows = rows + state_->attention_block(index, layer, rows, angles, attention);
+    rows = rows + state_->mlp_block(layer, rows);
   }
+  return rows;
+}
+
+torch::Tensor Decoder::final_norm(const torch::Tensor& x) const {
+  VIME_CHECK(state_->stage.last(), "the final norm is on the last stage");
   return rms_norm(x, state_->final_norm, state_->config.rms_norm_eps);
 }
 
+torch::Tensor Decoder::hidden_states(const torch::Tensor& ids, const torch::Tensor& positions,
+                                     const Attention& attention) const {
+  return final_norm(run_layers(embed(ids), positions, attention));
+}
+
 torch::Tensor Decoder::logits(const torch::Tensor& hidden) const {
+  VIME_CHECK(!state_->sequence_parallel, "logits of all rows need all rows");
   const torch::Tensor mine = torch::linear(state_->shared(hidden), state_->head).to(torch::kFloat32);
   return gather_columns(mine, state_->tp, state_->config.vocab_size);
+}
+
+torch::Tensor Decoder::local_logits(const torch::Tensor& hidden, const torch::Tensor& selected) const {
+  return torch::linear(state_->enter(hidden).index_select(0, selected), state_->head).to(torch::kFloat32);
+}
+
+int64_t Decoder::vocab_begin() const {
+  return state_->vocab_begin;
+}
+
+const CollectivesPtr& Decoder::tensor_parallel() const {
+  return state_->tp;
 }
 
 std::vector<Decoder::Named>& Decoder::parameters() {

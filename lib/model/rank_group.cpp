@@ -21,6 +21,13 @@ uint64_t size_of(const torch::Tensor& tensor) {
   return static_cast<uint64_t>(tensor.nbytes());
 }
 
+// In rank order, on every rank the same bits.
+torch::Tensor sum_of(const std::vector<torch::Tensor>& parts) {
+  torch::Tensor sum = parts.front().clone();
+  for (std::size_t r = 1; r < parts.size(); ++r) sum.add_(parts[r]);
+  return sum;
+}
+
 void check_on_cpu(const torch::Tensor& tensor, const char* operation) {
   VIME_CHECK(tensor.device().is_cpu(),
              std::string(operation) + " takes CPU tensors, found one on " + tensor.device().str());
@@ -92,48 +99,73 @@ void RankGroup::all_reduce_sum(torch::Tensor& tensor) {
   check_on_cpu(tensor, "all_reduce_sum");
   if (!links_) return;
   const torch::NoGradGuard no_grad;
-  // Summing in a copy keeps the tensor whole when a rank fails half-way.
-  torch::Tensor sum = tensor.detach().contiguous().clone();
-  if (sum.nbytes() < static_cast<std::size_t>(kSmallBytes)) {
-    sum_small(sum);
-  } else {
-    sum_large(sum);
+  if (size_of(tensor) < static_cast<uint64_t>(kSmallBytes)) {
+    tensor.detach().copy_(sum_of(all_gather(tensor)));
+    return;
   }
+  // Summing in a copy keeps the tensor whole when a rank fails half-way.
+  torch::Tensor sum = torch::empty(tensor.sizes(), tensor.options().requires_grad(false));
+  const auto [begin, end] = part_of(sum.numel(), rank(), size());
+  sum.view(-1).slice(0, begin, end).copy_(sum_part(tensor));
+  spread_parts(sum);
   tensor.detach().copy_(sum);
 }
 
-void RankGroup::sum_small(torch::Tensor& tensor) {
-  const std::vector<torch::Tensor> parts = all_gather(tensor);
-  torch::Tensor sum = parts[0].clone();
-  for (std::size_t r = 1; r < parts.size(); ++r) sum.add_(parts[r]);
-  tensor = sum;
+std::pair<int64_t, int64_t> RankGroup::part_of(int64_t elements, int rank, int size) {
+  return {elements * rank / size, elements * (rank + 1) / size};
 }
 
-// Every rank sums one part and gives it to all: 2/size of the bytes of gathering everything.
-void RankGroup::sum_large(torch::Tensor& tensor) {
-  torch::Tensor flat = tensor.view(-1);
-  const auto count = static_cast<std::size_t>(size());
-  const auto begin = [&](std::size_t r) { return flat.numel() * static_cast<int64_t>(r) / size(); };
-  const auto part = [&](std::size_t r) { return flat.narrow(0, begin(r), begin(r + 1) - begin(r)); };
-  const auto own = static_cast<std::size_t>(rank());
-  std::vector<RankLinks::Piece> out(count);
-  std::vector<RankLinks::Space> in(count);
-  std::vector<torch::Tensor> received(count);
-  for (std::size_t r = 0; r < count; ++r) {
-    out[r] = {bytes_of(part(r)), size_of(part(r))};
-    received[r] = r == own ? part(own) : torch::empty_like(part(own));
-    in[r] = {mutable_bytes_of(received[r]), size_of(received[r]), nullptr};
+torch::Tensor RankGroup::sum_part(const torch::Tensor& tensor) {
+  check_on_cpu(tensor, "sum_part");
+  const torch::NoGradGuard no_grad;
+  const torch::Tensor flat = tensor.detach().contiguous().view(-1);
+  const auto part = [&](int r) {
+    const auto [begin, end] = part_of(flat.numel(), r, size());
+    return flat.slice(0, begin, end);
+  };
+  if (!links_) return flat.clone();
+  const torch::Tensor own = part(rank());
+  std::vector<RankLinks::Piece> out;
+  std::vector<RankLinks::Space> in;
+  std::vector<torch::Tensor> received;
+  for (int r = 0; r < size(); ++r) {
+    out.push_back({bytes_of(part(r)), size_of(part(r))});
+    received.push_back(r == rank() ? own : torch::empty_like(own));
+    in.push_back({mutable_bytes_of(received.back()), size_of(own), nullptr});
   }
-  links_->exchange("all_reduce_sum", out, in);
-  torch::Tensor sum = received[0].clone();
-  for (std::size_t r = 1; r < count; ++r) sum.add_(received[r]);
-  part(own).copy_(sum);
-  for (std::size_t r = 0; r < count; ++r) {
-    torch::Tensor place = part(r);
-    out[r] = {bytes_of(sum), size_of(sum)};
-    in[r] = {mutable_bytes_of(place), size_of(place), nullptr};
+  links_->exchange("sum_part", out, in);
+  return sum_of(received);
+}
+
+void RankGroup::spread_parts(torch::Tensor& tensor) {
+  check_on_cpu(tensor, "spread_parts");
+  VIME_CHECK(tensor.is_contiguous(), "spread_parts works in place");
+  if (!links_) return;
+  torch::Tensor flat = tensor.detach().view(-1);
+  const auto [own_begin, own_end] = part_of(flat.numel(), rank(), size());
+  const torch::Tensor own = flat.slice(0, own_begin, own_end);
+  std::vector<RankLinks::Piece> out(static_cast<std::size_t>(size()), {bytes_of(own), size_of(own)});
+  std::vector<RankLinks::Space> in;
+  for (int r = 0; r < size(); ++r) {
+    const auto [begin, end] = part_of(flat.numel(), r, size());
+    torch::Tensor place = flat.slice(0, begin, end);
+    in.push_back({mutable_bytes_of(place), size_of(place), nullptr});
   }
-  links_->exchange("all_reduce_sum, second half", out, in);
+  links_->exchange("spread_parts", out, in);
+}
+
+torch::Tensor RankGroup::reduce_scatter(const torch::Tensor& whole) {
+  VIME_CHECK(whole.dim() > 0 && whole.size(0) % size() == 0, "reduce_scatter of " +
+                                                                 std::to_string(whole.dim() > 0 ? whole.size(0) : 0) +
+                                                                 " rows over " + std::to_string(size()) + " ranks");
+  std::vector<int64_t> shape = whole.sizes().vec();
+  shape[0] /= size();
+  return sum_part(whole).view(shape);
+}
+
+void RankGroup::exchange(const std::string& operation, const std::vector<RankLinks::Piece>& out,
+                         const std::vector<RankLinks::Space>& in) {
+  if (links_) links_->exchange(operation, out, in);
 }
 
 void RankGroup::broadcast(torch::Tensor& tensor, int root) {

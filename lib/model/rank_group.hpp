@@ -9,6 +9,7 @@
 
 #include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "model/rank_links.hpp"
@@ -22,8 +23,9 @@ class RankGroup {
   static std::shared_ptr<RankGroup> join(const std::string& address, uint16_t port, Membership membership);
   // A group of one rank, which needs no connection.
   static std::shared_ptr<RankGroup> alone(const std::string& name);
-  // `ranks` of this group as a group of their own, numbered in the order given; null on the ranks that are not in it.
-  // Collective: every rank of this group calls it, with the same arguments.
+  // A group of some of this group's ranks, numbered in the order given. Collective: every rank of this group calls it
+  // at the same time, each with the ranks of the group that it is to be in, so that one call makes many groups that do
+  // not overlap. Null on a rank that names a group without itself, or none.
   std::shared_ptr<RankGroup> subgroup(const std::string& name, const std::vector<int>& ranks);
 
   int rank() const { return membership_.rank; }
@@ -36,15 +38,24 @@ class RankGroup {
   void broadcast(torch::Tensor& tensor, int root);                     // in place
   void barrier();
 
+  // A tensor's elements in one part for each rank, in rank order: parts of equal size where that divides, else as equal
+  // as can be. Together the two calls are an all-reduce.
+  static std::pair<int64_t, int64_t> part_of(int64_t elements, int rank, int size);  // begin, end
+  torch::Tensor sum_part(const torch::Tensor& tensor);  // the sum over all ranks of this rank's part, flat
+  void spread_parts(torch::Tensor& tensor);             // contiguous; each rank's part to all others, in place
+  // Dim 0 in `size` equal parts: the sum over all ranks of this rank's part.
+  torch::Tensor reduce_scatter(const torch::Tensor& whole);
+
+  // out[r] to rank r, in[r] from rank r; both sides know the sizes. The own entries are not looked at.
+  void exchange(const std::string& operation, const std::vector<RankLinks::Piece>& out,
+                const std::vector<RankLinks::Space>& in);
+
   std::vector<std::string> all_gather_strings(const std::string& mine);        // in rank order, of any length
   std::vector<std::string> gather_strings(const std::string& mine, int root);  // empty on the other ranks
   std::string broadcast_string(const std::string& text, int root);
 
  private:
   RankGroup(Membership membership, std::unique_ptr<RankLinks> links);
-  void sum_small(torch::Tensor& tensor);
-  void sum_large(torch::Tensor& tensor);
-
   Membership membership_;
   std::unique_ptr<RankLinks> links_;  // null when alone
 };

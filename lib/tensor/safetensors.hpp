@@ -34,9 +34,27 @@ class SafetensorsFile {
   std::unique_ptr<State> state_;
 };
 
-// Writes aside, fsyncs, renames; Error{exhausted} when the disk is full. The header keeps the order given. The data has
-// the largest elements first, so that every tensor begins at a multiple of its element size without gaps; the header is
-// padded to 8 bytes.
+// Writes a file whose tensors come one after another. Writes aside; finish() fsyncs and renames. Error{exhausted} when
+// the disk is full. The header keeps the order given. The data has the largest elements first, equal ones as given, so
+// that every tensor begins at a multiple of its element size without gaps; the header is padded to 8 bytes.
+class SafetensorsWriter {
+ public:
+  SafetensorsWriter(const fs::path& path, const std::vector<TensorInfo>& tensors,
+                    const std::map<std::string, std::string>& metadata = {});
+  ~SafetensorsWriter();  // without finish() nothing is left
+  SafetensorsWriter(const SafetensorsWriter&) = delete;
+  SafetensorsWriter& operator=(const SafetensorsWriter&) = delete;
+
+  void append(const std::byte* data, uint64_t bytes);  // the next bytes of the data
+  void finish();                                       // all tensors must be there
+
+ private:
+  fs::path path_, aside_;
+  UniqueFd fd_;
+  uint64_t missing_ = 0;  // bytes
+};
+
+// All at once.
 void write_safetensors(const fs::path& path, const std::vector<TensorView>& tensors,
                        const std::map<std::string, std::string>& metadata = {});
 

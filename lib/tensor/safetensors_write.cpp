@@ -28,28 +28,27 @@ void write_all(int fd, const void* data, uint64_t bytes, const fs::path& path) {
 }
 
 // Largest elements first, equal ones as given: every tensor is aligned and no gap arises (other readers refuse gaps).
-std::vector<std::size_t> data_order(const std::vector<TensorView>& tensors) {
+std::vector<std::size_t> data_order(const std::vector<TensorInfo>& tensors) {
   std::vector<std::size_t> order(tensors.size());
   std::iota(order.begin(), order.end(), std::size_t{0});
   std::stable_sort(order.begin(), order.end(), [&](std::size_t a, std::size_t b) {
-    return element_bytes(tensors[a].info.dtype) > element_bytes(tensors[b].info.dtype);
+    return element_bytes(tensors[a].dtype) > element_bytes(tensors[b].dtype);
   });
   return order;
 }
 
-std::string header_text(const std::vector<TensorView>& tensors, const std::vector<std::size_t>& order,
-                        const std::map<std::string, std::string>& metadata) {
+std::string header_text(const std::vector<TensorInfo>& tensors, const std::map<std::string, std::string>& metadata) {
   std::vector<uint64_t> offsets(tensors.size());
   uint64_t offset = 0;
-  for (const std::size_t i : order) {
+  for (const std::size_t i : data_order(tensors)) {
     offsets[i] = offset;
-    offset += tensors[i].info.bytes();
+    offset += tensors[i].bytes();
   }
   Json header = Json::object();
   if (!metadata.empty()) header["__metadata__"] = metadata;
   std::set<std::string> names;
   for (std::size_t i = 0; i < tensors.size(); ++i) {
-    const TensorInfo& info = tensors[i].info;
+    const TensorInfo& info = tensors[i];
     VIME_CHECK(names.insert(info.name).second && info.name != "__metadata__",
                "tensor name \"" + info.name + "\" is taken");
     header[info.name] = {{"dtype", safetensors_name(info.dtype)},
@@ -61,33 +60,51 @@ std::string header_text(const std::vector<TensorView>& tensors, const std::vecto
   return text;
 }
 
-void write_to(const fs::path& path, const std::vector<TensorView>& tensors,
-              const std::map<std::string, std::string>& metadata) {
-  const std::vector<std::size_t> order = data_order(tensors);
-  const std::string header = header_text(tensors, order, metadata);
-  UniqueFd fd(::open(path.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644));
-  if (!fd) throw_errno(ErrorKind::exhausted, "create " + path.string());
+}  // namespace
+
+SafetensorsWriter::SafetensorsWriter(const fs::path& path, const std::vector<TensorInfo>& tensors,
+                                     const std::map<std::string, std::string>& metadata)
+    : path_(path), aside_(path.string() + ".tmp-" + std::to_string(::getpid())) {
+  const std::string header = header_text(tensors, metadata);
+  for (const TensorInfo& info : tensors) missing_ += info.bytes();
+  fd_ = UniqueFd(::open(aside_.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644));
+  if (!fd_) throw_errno(ErrorKind::exhausted, "create " + aside_.string());
   unsigned char length[8];
   for (unsigned i = 0; i < 8; ++i) length[i] = static_cast<unsigned char>(header.size() >> (8 * i));
-  write_all(fd.get(), length, sizeof length, path);
-  write_all(fd.get(), header.data(), header.size(), path);
-  for (const std::size_t i : order) write_all(fd.get(), tensors[i].data, tensors[i].info.bytes(), path);
-  if (::fsync(fd.get()) != 0) throw_errno(ErrorKind::exhausted, "fsync " + path.string());
+  try {
+    write_all(fd_.get(), length, sizeof length, aside_);
+    write_all(fd_.get(), header.data(), header.size(), aside_);
+  } catch (...) {
+    ::unlink(aside_.c_str());
+    throw;
+  }
 }
 
-}  // namespace
+SafetensorsWriter::~SafetensorsWriter() {
+  if (fd_) ::unlink(aside_.c_str());
+}
+
+void SafetensorsWriter::append(const std::byte* data, uint64_t bytes) {
+  VIME_CHECK(bytes <= missing_, path_.string() + ": more data than the header names");
+  write_all(fd_.get(), data, bytes, aside_);
+  missing_ -= bytes;
+}
+
+void SafetensorsWriter::finish() {
+  VIME_CHECK(missing_ == 0, path_.string() + ": " + std::to_string(missing_) + " bytes are missing");
+  if (::fsync(fd_.get()) != 0) throw_errno(ErrorKind::exhausted, "fsync " + aside_.string());
+  if (::rename(aside_.c_str(), path_.c_str()) != 0) throw_errno(ErrorKind::exhausted, "rename to " + path_.string());
+  fd_.reset();
+  sync_directory(path_.has_parent_path() ? path_.parent_path() : fs::path("."));
+}
 
 void write_safetensors(const fs::path& path, const std::vector<TensorView>& tensors,
                        const std::map<std::string, std::string>& metadata) {
-  const fs::path aside = path.string() + ".tmp-" + std::to_string(::getpid());
-  try {
-    write_to(aside, tensors, metadata);
-    if (::rename(aside.c_str(), path.c_str()) != 0) throw_errno(ErrorKind::exhausted, "rename to " + path.string());
-  } catch (...) {
-    ::unlink(aside.c_str());
-    throw;
-  }
-  sync_directory(path.has_parent_path() ? path.parent_path() : fs::path("."));
+  std::vector<TensorInfo> infos;
+  for (const TensorView& view : tensors) infos.push_back(view.info);
+  SafetensorsWriter writer(path, infos, metadata);
+  for (const std::size_t i : data_order(infos)) writer.append(tensors[i].data, tensors[i].info.bytes());
+  writer.finish();
 }
 
 }  // namespace vime::tensor

@@ -2,33 +2,20 @@
 
 #include <algorithm>
 #include <cmath>
-#include <cstring>
+#include <tuple>
 #include <utility>
 
 #include "base/error.hpp"
-#include "tensor/safetensors.hpp"
 
 namespace vime::trainer {
 namespace {
 
 constexpr int64_t kChunk = int64_t{1} << 18;  // elements updated at once: the five streams of a chunk stay in the cache
+constexpr const char* kExpAvg = "exp_avg";
+constexpr const char* kExpAvgSq = "exp_avg_sq";
 
 int64_t floats(uint64_t bytes) {
   return static_cast<int64_t>(bytes / sizeof(float));
-}
-
-// Writes and reads the two moments under the parameters' names.
-struct Moment {
-  std::string prefix;
-  const torch::Tensor& flat;
-};
-
-tensor::TensorInfo info_of(const Moment& moment, const arch::ArenaEntry& entry) {
-  return {moment.prefix + entry.parameter.full.name, tensor::DType::f32, entry.shard.shape};
-}
-
-std::byte* data_of(const Moment& moment, const arch::ArenaEntry& entry) {
-  return static_cast<std::byte*>(moment.flat.data_ptr()) + entry.offset;
 }
 
 int64_t counter(const tensor::SafetensorsFile& file, const std::string& name) {
@@ -41,89 +28,149 @@ int64_t counter(const tensor::SafetensorsFile& file, const std::string& name) {
   return std::stoll(found->second);
 }
 
+// The whole tensor of a parameter's moment.
+const std::byte* moment_in(const tensor::SafetensorsFile& file, const std::string& moment,
+                           const arch::Parameter& parameter) {
+  const std::string name = moment + "." + parameter.full.name;
+  const tensor::TensorView& found = file.find(name);
+  if (found.info.dtype != tensor::DType::f32 || found.info.shape != parameter.full.shape) {
+    throw Error(ErrorKind::refused, file.path().string() + ": " + name + ": expected float32 " +
+                                        tensor::shape_text(parameter.full.shape) + ", found " +
+                                        tensor::dtype_name(found.info.dtype) + " " +
+                                        tensor::shape_text(found.info.shape));
+  }
+  return found.data;
+}
+
 }  // namespace
+
+OptimizerType parse_optimizer_type(const std::string& name) {
+  if (name == "adam") return OptimizerType::adam;
+  if (name == "sgd") return OptimizerType::sgd;
+  throw Error(ErrorKind::refused, "optimizer: expected adam or sgd, found \"" + name + "\"");
+}
 
 Optimizer::Optimizer(model::Decoder& decoder, const OptimizerOptions& options) : decoder_(decoder), options_(options) {
   const arch::ArenaLayout& layout = decoder.layout();
-  const int64_t elements = floats(layout.total_bytes);
   const auto type = torch::TensorOptions().dtype(torch::kFloat32);
   auto* arena = static_cast<std::byte*>(decoder.parameters().front().value.data_ptr()) - layout.entries.front().offset;
-  weights_ = torch::from_blob(arena, {elements}, type);
-  gradient_ = torch::zeros({elements}, type);
-  exp_avg_ = torch::zeros({elements}, type);
-  exp_avg_sq_ = torch::zeros({elements}, type);
+  weights_ = torch::from_blob(arena, {floats(layout.total_bytes)}, type);
+  gradient_ = torch::zeros({floats(layout.total_bytes)}, type);
   for (size_t i = 0; i < layout.entries.size(); ++i) {
     torch::Tensor& value = decoder.parameters()[i].value;
     VIME_CHECK(value.scalar_type() == torch::kFloat32, "the optimizer's weights are float32");
     // Autograd adds into a gradient that exists in place, so it stays a view of the flat buffer.
     value.mutable_grad() = gradient_.narrow(0, floats(layout.entries[i].offset), value.numel()).view(value.sizes());
   }
+  share(model::RankGroup::alone("dp x cp"), model::RankGroup::alone("trainer"));
+}
+
+void Optimizer::share(std::shared_ptr<model::RankGroup> replicas, std::shared_ptr<model::RankGroup> world) {
+  VIME_CHECK(applied_ == 0, "the state is shared out before the first step");
+  replicas_ = std::move(replicas);
+  world_ = std::move(world);
+  std::tie(begin_, end_) = model::RankGroup::part_of(elements(), replicas_->rank(), replicas_->size());
+  if (options_.type != OptimizerType::adam) return;
+  exp_avg_ = torch::zeros({end_ - begin_}, gradient_.options());
+  exp_avg_sq_ = torch::zeros({end_ - begin_}, gradient_.options());
+}
+
+// Of what this rank alone counts: its part of the buffer, and of it what no lower rank holds too.
+double Optimizer::norm_of_sums() const {
+  torch::Tensor square = torch::zeros({1}, torch::kFloat64);
+  for (const arch::ArenaEntry& entry : decoder_.layout().entries) {
+    if (!entry.shard.owner()) continue;
+    const int64_t from = std::max(floats(entry.offset), begin_);
+    const int64_t to = std::min(floats(entry.offset + entry.bytes), end_);
+    if (from < to) square += sums_.slice(0, from - begin_, to - begin_).to(torch::kFloat64).square().sum();
+  }
+  world_->all_reduce_sum(square);
+  return std::sqrt(square.item<double>());
 }
 
 Optimizer::Result Optimizer::step() {
+  const torch::NoGradGuard no_grad;
   Result result;
   result.lr = options_.schedule.at(steps_++);
-  result.grad_norm = gradient_.to(torch::kFloat64).norm().item<double>();
+  sums_ = replicas_->sum_part(gradient_);
+  result.grad_norm = norm_of_sums();
   // Adam's moments never recover from a NaN, so a bad gradient must not reach them.
   if (!std::isfinite(result.grad_norm)) return result;
-  if (options_.clip_grad > 0 && result.grad_norm > options_.clip_grad) {
-    gradient_.mul_(options_.clip_grad / (result.grad_norm + 1e-6));
-  }
+  const bool clips = options_.clip_grad > 0 && result.grad_norm > options_.clip_grad;
   ++applied_;
-  update(result.lr);
+  decay(result.lr);
+  update(result.lr, clips ? options_.clip_grad / (result.grad_norm + 1e-6) : 1.0);
+  replicas_->spread_parts(weights_);
   result.applied = true;
   return result;
 }
 
-void Optimizer::update(double lr) {
-  const torch::NoGradGuard no_grad;
-  if (options_.weight_decay != 0.0) {
-    for (const arch::ArenaEntry& entry : decoder_.layout().entries) {
-      if (entry.parameter.full.shape.size() < 2) continue;
-      weights_.narrow(0, floats(entry.offset), floats(entry.bytes)).mul_(1.0 - lr * options_.weight_decay);
-    }
+void Optimizer::decay(double lr) {
+  if (options_.weight_decay == 0.0) return;
+  for (const arch::ArenaEntry& entry : decoder_.layout().entries) {
+    if (entry.parameter.full.shape.size() < 2) continue;
+    const int64_t from = std::max(floats(entry.offset), begin_);
+    const int64_t to = std::min(floats(entry.offset + entry.bytes), end_);
+    if (from < to) weights_.slice(0, from, to).mul_(1.0 - lr * options_.weight_decay);
   }
+}
+
+void Optimizer::update(double lr, double scale) {
   const double correction1 = 1.0 - std::pow(options_.beta1, static_cast<double>(applied_));
   const double correction2 = 1.0 - std::pow(options_.beta2, static_cast<double>(applied_));
-  for (int64_t begin = 0; begin < weights_.numel(); begin += kChunk) {
-    const int64_t count = std::min(kChunk, weights_.numel() - begin);
-    const torch::Tensor gradient = gradient_.narrow(0, begin, count);
-    torch::Tensor exp_avg = exp_avg_.narrow(0, begin, count);
-    torch::Tensor exp_avg_sq = exp_avg_sq_.narrow(0, begin, count);
+  for (int64_t begin = begin_; begin < end_; begin += kChunk) {
+    const int64_t end = std::min(begin + kChunk, end_);
+    const auto chunk = [&](const torch::Tensor& part) { return part.slice(0, begin - begin_, end - begin_); };
+    torch::Tensor weights = weights_.slice(0, begin, end);
+    const torch::Tensor gradient = scale == 1.0 ? chunk(sums_) : chunk(sums_) * scale;
+    if (options_.type == OptimizerType::sgd) {
+      weights.add_(gradient, -lr);
+      continue;
+    }
+    torch::Tensor exp_avg = chunk(exp_avg_);
+    torch::Tensor exp_avg_sq = chunk(exp_avg_sq_);
     exp_avg.mul_(options_.beta1).add_(gradient, 1.0 - options_.beta1);
     exp_avg_sq.mul_(options_.beta2).addcmul_(gradient, gradient, 1.0 - options_.beta2);
     const torch::Tensor denominator = exp_avg_sq.sqrt().div_(std::sqrt(correction2)).add_(options_.eps);
-    weights_.narrow(0, begin, count).addcdiv_(exp_avg, denominator, -lr / correction1);
+    weights.addcdiv_(exp_avg, denominator, -lr / correction1);
   }
 }
 
-std::vector<tensor::TensorView> Optimizer::moments() const {
-  std::vector<tensor::TensorView> views;
-  for (const Moment& moment : {Moment{"exp_avg.", exp_avg_}, Moment{"exp_avg_sq.", exp_avg_sq_}}) {
-    for (const arch::ArenaEntry& entry : decoder_.layout().entries) {
-      views.push_back({info_of(moment, entry), data_of(moment, entry)});
-    }
-  }
-  return views;
+torch::Tensor Optimizer::summed_gradient() const {
+  torch::Tensor whole = torch::empty_like(gradient_);
+  own(whole).copy_(sums_);
+  replicas_->spread_parts(whole);
+  return whole;
 }
 
-void Optimizer::save(const fs::path& path) const {
-  tensor::write_safetensors(path, moments(),
-                            {{"steps", std::to_string(steps_)}, {"applied_steps", std::to_string(applied_)}});
+std::vector<std::string> Optimizer::moment_names() const {
+  if (options_.type == OptimizerType::adam) return {kExpAvg, kExpAvgSq};
+  return {};
 }
 
-void Optimizer::load(const fs::path& path) {
-  const tensor::SafetensorsFile file(path);
-  for (const Moment& moment : {Moment{"exp_avg.", exp_avg_}, Moment{"exp_avg_sq.", exp_avg_sq_}}) {
+torch::Tensor Optimizer::whole_moment(const std::string& name) const {
+  torch::Tensor whole = torch::empty_like(gradient_);
+  own(whole).copy_(name == kExpAvg ? exp_avg_ : exp_avg_sq_);
+  replicas_->spread_parts(whole);
+  return whole;
+}
+
+std::map<std::string, std::string> Optimizer::counters() const {
+  return {{"steps", std::to_string(steps_)}, {"applied_steps", std::to_string(applied_)}};
+}
+
+void Optimizer::load(const tensor::SafetensorsFile& file) {
+  for (const std::string& name : moment_names()) {
+    torch::Tensor& moment = name == kExpAvg ? exp_avg_ : exp_avg_sq_;
     for (const arch::ArenaEntry& entry : decoder_.layout().entries) {
-      const tensor::TensorInfo expected = info_of(moment, entry);
-      const tensor::TensorView& found = file.find(expected.name);
-      if (found.info.dtype != expected.dtype || found.info.shape != expected.shape) {
-        throw Error(ErrorKind::refused,
-                    path.string() + ": " + expected.name + ": expected float32 " + tensor::shape_text(expected.shape) +
-                        ", found " + tensor::dtype_name(found.info.dtype) + " " + tensor::shape_text(found.info.shape));
-      }
-      std::memcpy(data_of(moment, entry), found.data, entry.bytes);
+      const std::byte* whole = moment_in(file, name, entry.parameter);
+      const int64_t from = std::max(floats(entry.offset), begin_);
+      const int64_t to = std::min(floats(entry.offset + entry.bytes), end_);
+      if (from >= to) continue;
+      torch::Tensor shard = torch::empty({floats(entry.bytes)}, gradient_.options());
+      arch::copy_shard(whole, entry.parameter.full, entry.shard, static_cast<std::byte*>(shard.data_ptr()));
+      moment.slice(0, from - begin_, to - begin_)
+          .copy_(shard.slice(0, from - floats(entry.offset), to - floats(entry.offset)));
     }
   }
   steps_ = counter(file, "steps");

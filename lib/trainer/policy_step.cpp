@@ -1,57 +1,25 @@
 #include "trainer/policy_step.hpp"
 
 #include <algorithm>
+#include <cmath>
+#include <limits>
+#include <utility>
 
 #include "algo/reduce.hpp"
+#include "model/logprobs.hpp"
 
 namespace vime::trainer {
-namespace {
 
-// What the decoder gets for a micro-batch, and which of its rows predict response tokens.
-struct Packed {
-  torch::Tensor ids;        // int64 [tokens]
-  torch::Tensor positions;  // int64 [tokens]
-  torch::Tensor rows;       // int64 [response tokens]: the row before each response token predicts it
-  torch::Tensor targets;    // int64 [response tokens]
-  std::vector<int64_t> lengths;
-  std::vector<int64_t> response_lengths;
+// A micro-batch between its forward and its backward pass.
+struct PolicyStep::Flight {
+  Packing packing;
+  torch::Tensor input;   // from the stage before
+  torch::Tensor output;  // to the next stage, or hidden states after the final norm
+  model::TokenLogprobs current;
+  std::vector<torch::Tensor> roots, gradients;  // what the backward pass begins with
 };
 
-torch::Tensor int64_tensor(const std::vector<int64_t>& values) {
-  return torch::tensor(values, torch::kInt64);
-}
-
-Packed pack(const BatchView& view, const rollout::MicroBatch& samples) {
-  std::vector<int64_t> ids, positions, rows, targets;
-  Packed packed;
-  for (const int64_t sample : samples) {
-    const auto at = static_cast<size_t>(sample);
-    const int64_t length = view.batch.lengths[at];
-    const int64_t response = view.batch.response_lengths[at];
-    const auto first_row = static_cast<int64_t>(ids.size());
-    for (int64_t i = 0; i < length; ++i) {
-      ids.push_back(view.batch.tokens[static_cast<size_t>(view.token_offsets[at] + i)]);
-      positions.push_back(i);
-    }
-    for (int64_t i = length - response; i < length; ++i) {
-      rows.push_back(first_row + i - 1);
-      targets.push_back(ids[static_cast<size_t>(first_row + i)]);
-    }
-    packed.lengths.push_back(length);
-    packed.response_lengths.push_back(response);
-  }
-  packed.ids = int64_tensor(ids);
-  packed.positions = int64_tensor(positions);
-  packed.rows = int64_tensor(rows);
-  packed.targets = int64_tensor(targets);
-  return packed;
-}
-
-torch::Tensor response_logits(const model::Decoder& decoder, const Packed& packed) {
-  const torch::Tensor hidden =
-      decoder.hidden_states(packed.ids, packed.positions, model::packed_attention(packed.lengths));
-  return decoder.logits(hidden.index_select(0, packed.rows));
-}
+namespace {
 
 std::vector<double> to_doubles(const torch::Tensor& tensor) {
   const torch::Tensor wide = tensor.detach().to(torch::kFloat64).contiguous();
@@ -69,39 +37,108 @@ std::vector<T> gather(const BatchView& view, const rollout::MicroBatch& samples,
   return part;
 }
 
-}  // namespace
-
-BatchView::BatchView(const rollout::TrainBatch& of)
-    : batch(of), token_offsets(rollout::offsets(of.lengths)), response_offsets(rollout::offsets(of.response_lengths)) {}
-
-std::vector<double> response_logprobs(const model::Decoder& decoder, const BatchView& view,
-                                      const rollout::MicroBatch& samples, double temperature) {
-  const torch::NoGradGuard no_grad;
-  const Packed packed = pack(view, samples);
-  if (packed.rows.numel() == 0) return {};
-  return to_doubles(
-      model::token_logprobs(response_logits(decoder, packed), packed.targets, temperature, false).logprobs);
+// Those that have something to predict. The batch alone decides, so that all ranks of a replica agree.
+std::vector<rollout::MicroBatch> with_responses(const BatchView& view,
+                                                std::span<const rollout::MicroBatch> micro_batches) {
+  std::vector<rollout::MicroBatch> kept;
+  for (const rollout::MicroBatch& samples : micro_batches) {
+    const bool any = std::any_of(samples.begin(), samples.end(), [&](int64_t sample) {
+      return view.batch.response_lengths[static_cast<size_t>(sample)] > 0;
+    });
+    if (any) kept.push_back(samples);
+  }
+  return kept;
 }
 
-MicroBatchResult backward(const model::Decoder& decoder, const BatchView& view, const rollout::MicroBatch& samples,
-                          const FixedLogprobs& fixed, double denominator, const PolicyOptions& options) {
-  const Packed packed = pack(view, samples);
-  if (packed.rows.numel() == 0) return {};
-  const torch::Tensor logits = response_logits(decoder, packed);
-  const bool bonus = options.entropy_coef != 0.0;
-  model::TokenLogprobs current = model::token_logprobs(logits, packed.targets, options.temperature, bonus);
-  if (!bonus) {
-    const torch::NoGradGuard no_grad;  // a figure only: no graph is kept for it
-    current.entropy = model::token_logprobs(logits.detach(), packed.targets, options.temperature, true).entropy;
-  }
+}  // namespace
 
-  const std::vector<double> logprobs = to_doubles(current.logprobs);
+PolicyStep::PolicyStep(PolicyOptions options, model::CollectivesPtr cp, Pipeline pipeline)
+    : options_(std::move(options)), cp_(std::move(cp)), pipeline_(std::move(pipeline)) {}
+
+StageWork PolicyStep::forward_work(const model::Decoder& decoder, std::vector<Flight>& flights) const {
+  StageWork work;
+  work.shape = [&](size_t i) {
+    return std::vector<int64_t>{flights[i].packing.rows() / decoder.tensor_parallel()->size(),
+                                decoder.config().hidden_size};
+  };
+  work.forward = [&](size_t i, const torch::Tensor& input) {
+    Flight& flight = flights[i];
+    flight.input = input;
+    if (torch::GradMode::is_enabled() && input.defined()) flight.input.set_requires_grad(true);
+    const torch::Tensor x = pipeline_.first() ? decoder.embed(flight.packing.ids) : flight.input;
+    flight.output = decoder.run_layers(x, flight.packing.positions, flight.packing.attention);
+    if (pipeline_.last()) flight.output = decoder.final_norm(flight.output);
+    return flight.output;
+  };
+  return work;
+}
+
+torch::Tensor PolicyStep::whole(const torch::Tensor& logprobs, const torch::Tensor& entropies,
+                                const Packing& packing) const {
+  const torch::NoGradGuard no_grad;
+  torch::Tensor values = logprobs.detach().unsqueeze(0);
+  if (entropies.defined()) values = torch::stack({logprobs.detach(), entropies.detach()});
+  values = values.to(torch::kFloat64);
+  if (cp_->size() == 1) return values;
+  torch::Tensor all = torch::zeros({values.size(0), packing.response_tokens}, torch::kFloat64);
+  all.index_copy_(1, torch::tensor(packing.places, torch::kInt64), values);
+  // Every token is on one rank and zero on the others, so that the sum is exact.
+  torch::Tensor sum = torch::zeros_like(all);
+  for (const torch::Tensor& part : cp_->all_gather(all)) sum.add_(part);
+  return sum;
+}
+
+std::vector<double> PolicyStep::logprobs(const model::Decoder& decoder, const BatchView& view,
+                                         std::span<const rollout::MicroBatch> micro_batches) const {
+  const torch::NoGradGuard no_grad;
+  const std::vector<rollout::MicroBatch> batches = with_responses(view, micro_batches);
+  std::vector<Flight> flights(batches.size());
+  const int tp = decoder.tensor_parallel()->size();
+  for (size_t i = 0; i < batches.size(); ++i) flights[i].packing = pack(view, batches[i], cp_, tp);
+  std::vector<double> logprobs(static_cast<size_t>(view.response_offsets.back()),
+                               std::numeric_limits<double>::quiet_NaN());
+  StageWork work = forward_work(decoder, flights);
+  const auto run_stage = work.forward;
+  work.forward = [&](size_t i, const torch::Tensor& input) {
+    torch::Tensor output = run_stage(i, input);
+    const Packing& packing = flights[i].packing;
+    if (pipeline_.last()) {
+      const model::TokenLogprobs own =
+          model::token_logprobs(decoder.local_logits(output, packing.selected), packing.targets, options_.temperature,
+                                model::Entropy::none, decoder.vocab_begin(), decoder.tensor_parallel());
+      const std::vector<double> values = to_doubles(whole(own.logprobs, {}, packing)[0]);
+      auto from = values.begin();
+      for (const int64_t sample : batches[i]) {
+        const int64_t count = view.batch.response_lengths[static_cast<size_t>(sample)];
+        std::copy_n(from, count, logprobs.begin() + view.response_offsets[static_cast<size_t>(sample)]);
+        from += count;
+      }
+    }
+    flights[i] = {};
+    return output;
+  };
+  pipeline_.forward_only(batches.size(), work);
+  return logprobs;
+}
+
+std::vector<double> PolicyStep::own(const std::vector<double>& values, const std::vector<int64_t>& places) const {
+  std::vector<double> mine;
+  for (const int64_t place : places) mine.push_back(values[static_cast<size_t>(place)]);
+  return mine;
+}
+
+// The loss is taken over whole responses on every rank alike, so that reductions over a sequence are right wherever its
+// tokens are; each rank then goes on with the gradient of the tokens that it predicts.
+void PolicyStep::take_loss(Flight& flight, const BatchView& view, const rollout::MicroBatch& samples,
+                           const FixedLogprobs& fixed, double denominator, PolicyFigures& figures) const {
+  const torch::Tensor known = whole(flight.current.logprobs, flight.current.entropy, flight.packing);
+  const std::vector<double> logprobs = to_doubles(known[0]);
   const std::vector<uint8_t> mask = gather(view, samples, view.batch.loss_mask);
   std::vector<double> old, reference, engine, advantages;
-  if (options.loss.type != algo::PolicyLossType::sft) {
+  if (options_.loss.type != algo::PolicyLossType::sft) {
     std::vector<double> of_samples;
     for (const int64_t sample : samples) of_samples.push_back(view.batch.advantages[static_cast<size_t>(sample)]);
-    advantages = algo::expand_to_tokens(of_samples, packed.response_lengths);
+    advantages = algo::expand_to_tokens(of_samples, flight.packing.response_lengths);
     old = gather(view, samples, fixed.old);
     engine = gather(view, samples, view.batch.rollout_logprobs);
   }
@@ -114,26 +151,67 @@ MicroBatchResult backward(const model::Decoder& decoder, const BatchView& view, 
   input.rollout_logprobs = engine;
   input.advantages = advantages;
   input.mask = mask;
-  input.lengths = packed.response_lengths;
+  input.lengths = flight.packing.response_lengths;
   input.denominator = denominator;
-  const algo::PolicyLoss loss = algo::policy_loss(options.loss, input);
+  const algo::PolicyLoss loss = algo::policy_loss(options_.loss, input);
   const std::vector<double> weights =
-      algo::token_weights(options.loss.reducer, mask, packed.response_lengths, denominator);
+      algo::token_weights(options_.loss.reducer, mask, flight.packing.response_lengths, denominator);
 
-  std::vector<torch::Tensor> roots = {current.logprobs};
-  std::vector<torch::Tensor> gradients = {torch::tensor(loss.gradient, torch::kFloat64).to(torch::kFloat32)};
-  if (bonus) {
-    roots.push_back(current.entropy);
-    gradients.push_back(torch::tensor(weights, torch::kFloat64).mul_(-options.entropy_coef).to(torch::kFloat32));
+  const auto float_tensor = [](const std::vector<double>& values) {
+    return torch::tensor(values, torch::kFloat64).to(torch::kFloat32);
+  };
+  const std::vector<int64_t>& places = flight.packing.places;
+  flight.roots = {flight.current.logprobs};
+  flight.gradients = {float_tensor(own(loss.gradient, places))};
+  if (options_.entropy_coef != 0.0) {
+    flight.roots.push_back(flight.current.entropy);
+    flight.gradients.push_back(float_tensor(own(weights, places)).mul_(-options_.entropy_coef));
   }
-  torch::autograd::backward(roots, gradients);
 
-  MicroBatchResult result;
-  result.terms = algo::sum_terms(loss.samples);
-  result.entropy = algo::weighted_sum(weights, to_doubles(current.entropy));
-  result.logprob = algo::weighted_sum(weights, old.empty() ? logprobs : old);
-  result.terms.loss -= options.entropy_coef * result.entropy;
-  return result;
+  const double entropy = algo::weighted_sum(weights, to_doubles(known[1]));
+  algo::LossTerms terms = algo::sum_terms(loss.samples);
+  terms.loss -= options_.entropy_coef * entropy;
+  figures.terms = algo::sum_terms(std::vector<algo::LossTerms>{figures.terms, terms});
+  figures.entropy += entropy;
+  figures.logprob += algo::weighted_sum(weights, old.empty() ? logprobs : old);
+}
+
+PolicyFigures PolicyStep::backward(const model::Decoder& decoder, const BatchView& view,
+                                   std::span<const rollout::MicroBatch> micro_batches, const FixedLogprobs& fixed,
+                                   double denominator) const {
+  const std::vector<rollout::MicroBatch> batches = with_responses(view, micro_batches);
+  std::vector<Flight> flights(batches.size());
+  for (size_t i = 0; i < batches.size(); ++i) {
+    flights[i].packing = pack(view, batches[i], cp_, decoder.tensor_parallel()->size());
+  }
+  PolicyFigures figures;
+  StageWork work = forward_work(decoder, flights);
+  const auto run_stage = work.forward;
+  work.forward = [&](size_t i, const torch::Tensor& input) {
+    const torch::Tensor output = run_stage(i, input);
+    Flight& flight = flights[i];
+    if (!pipeline_.last()) return output;
+    const bool bonus = options_.entropy_coef != 0.0;
+    flight.current = model::token_logprobs(decoder.local_logits(output, flight.packing.selected),
+                                           flight.packing.targets, options_.temperature,
+                                           bonus ? model::Entropy::differentiable : model::Entropy::figure,
+                                           decoder.vocab_begin(), decoder.tensor_parallel());
+    take_loss(flight, view, batches[i], fixed, denominator, figures);
+    return output;
+  };
+  work.backward = [&](size_t i, const torch::Tensor& gradient) {
+    Flight& flight = flights[i];
+    if (!pipeline_.last()) {
+      flight.roots = {flight.output};
+      flight.gradients = {gradient};
+    }
+    torch::autograd::backward(flight.roots, flight.gradients);
+    const torch::Tensor by_input = pipeline_.first() ? torch::Tensor() : flight.input.grad();
+    flight = {};
+    return by_input;
+  };
+  pipeline_.forward_backward(batches.size(), work);
+  return figures;
 }
 
 }  // namespace vime::trainer

@@ -118,7 +118,8 @@ TEST_CASE("sampled log-probs are those of a plain forward over the whole sequenc
   const torch::Tensor hidden =
       local.decoder.hidden_states(all, torch::arange(length), model::packed_attention({length}));
   const torch::Tensor expected =
-      model::token_logprobs(local.decoder.logits(hidden).slice(0, 0, length - 1), all.slice(0, 1, length), 0.8, false)
+      model::token_logprobs(local.decoder.logits(hidden).slice(0, 0, length - 1), all.slice(0, 1, length), 0.8,
+                            model::Entropy::none, 0, model::single_rank())
           .logprobs;
   for (std::size_t i = 0; i < logprobs.size(); ++i) {
     CHECK(std::abs(logprobs[i] - expected[static_cast<int64_t>(prompt - 1 + i)].item<float>()) < 1e-4f);

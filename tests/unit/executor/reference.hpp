@@ -12,7 +12,9 @@
 #include "engine/scheduler.hpp"
 #include "executor/pages.hpp"
 #include "executor/start_workers.hpp"
+#include "model/checkpoint.hpp"
 #include "model/decoder.hpp"
+#include "model/logprobs.hpp"
 #include "tensor/safetensors.hpp"
 
 namespace vime::executor {

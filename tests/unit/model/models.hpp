@@ -7,13 +7,15 @@
 #include <string>
 #include <vector>
 
+#include "model/checkpoint.hpp"
 #include "model/decoder.hpp"
+#include "model/logprobs.hpp"
 #include "tensor/safetensors.hpp"
 
 namespace vime::model {
 
 struct OwnedDecoder {
-  OwnedDecoder(const arch::ModelConfig& config, std::shared_ptr<TensorParallel> tp,
+  OwnedDecoder(const arch::ModelConfig& config, std::shared_ptr<Collectives> tp,
                tensor::DType dtype = tensor::DType::f32)
       : arena(arch::arena_layout(config, dtype, tp->rank(), tp->size()).total_bytes + 64),
         decoder(config, dtype, tp, aligned(arena.data())) {}

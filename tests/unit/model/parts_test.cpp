@@ -106,7 +106,8 @@ TEST_CASE("token log-probs and entropies are those of the softmax, for extreme l
   // softmax([0, ln 3]) = [1/4, 3/4]
   const double ln3 = std::log(3.0);
   const torch::Tensor logits = torch::tensor({{0.0, ln3}, {1000.0, 1000.0 + ln3}, {-1e4, 1e4}}, torch::kFloat32);
-  const TokenLogprobs result = token_logprobs(logits, torch::tensor({0, 1, 0}, torch::kInt64), 1.0, true);
+  const TokenLogprobs result =
+      token_logprobs(logits, torch::tensor({0, 1, 0}, torch::kInt64), 1.0, Entropy::differentiable, 0, single_rank());
   CHECK(result.logprobs[0].item<double>() == doctest::Approx(std::log(0.25)));
   CHECK(result.logprobs[1].item<double>() == doctest::Approx(std::log(0.75)).epsilon(1e-4));  // 1000 + ln 3 in float32
   CHECK(result.logprobs[2].item<double>() == doctest::Approx(-2e4));
@@ -118,15 +119,18 @@ TEST_CASE("token log-probs and entropies are those of the softmax, for extreme l
 TEST_CASE("the temperature divides the logits and an entropy that nobody asked for is not computed") {
   // softmax([0, ln 9] / 2) = [1/4, 3/4]
   const torch::Tensor logits = torch::tensor({{0.0, std::log(9.0)}}, torch::kFloat32);
-  const TokenLogprobs result = token_logprobs(logits, torch::tensor({1}, torch::kInt64), 2.0, false);
+  const TokenLogprobs result =
+      token_logprobs(logits, torch::tensor({1}, torch::kInt64), 2.0, Entropy::none, 0, single_rank());
   CHECK(result.logprobs[0].item<double>() == doctest::Approx(std::log(0.75)));
   CHECK_FALSE(result.entropy.defined());
-  CHECK_THROWS_AS(token_logprobs(logits, torch::tensor({1}, torch::kInt64), 0.0, false), Error);
+  CHECK_THROWS_AS(token_logprobs(logits, torch::tensor({1}, torch::kInt64), 0.0, Entropy::none, 0, single_rank()), Error);
 }
 
 TEST_CASE("the derivative of a token's log-prob is one-hot minus softmax") {
   const torch::Tensor logits = torch::tensor({{0.5, -1.0, 2.0}}, torch::kFloat32).requires_grad_(true);
-  token_logprobs(logits, torch::tensor({2}, torch::kInt64), 1.0, false).logprobs.sum().backward();
+  token_logprobs(logits, torch::tensor({2}, torch::kInt64), 1.0, Entropy::none, 0, single_rank())
+      .logprobs.sum()
+      .backward();
   const torch::Tensor expected = torch::tensor({{0.0, 0.0, 1.0}}) - logits.detach().softmax(-1);
   CHECK((logits.grad() - expected).abs().max().item<double>() < 1e-6);
 }

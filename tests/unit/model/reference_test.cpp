@@ -39,7 +39,7 @@ Result forward_and_backward(Decoder& decoder, const tensor::SafetensorsFile& ref
   const torch::Tensor logits = decoder.logits(hidden).view({sequences, length, -1});
   const torch::Tensor next = ids.narrow(1, 1, length - 1).reshape({-1});
   const torch::Tensor rows = logits.narrow(1, 0, length - 1).reshape({next.size(0), -1});
-  const torch::Tensor logprobs = token_logprobs(rows, next, 1.0, false).logprobs;
+  const torch::Tensor logprobs = token_logprobs(rows, next, 1.0, Entropy::none, 0, single_rank()).logprobs;
   const torch::Tensor weights = stored(reference, "weights").view(-1);
   const torch::Tensor loss = -(logprobs * weights).sum() / weights.sum();
   loss.backward();
@@ -189,7 +189,7 @@ TEST_CASE("a vocabulary that leaves the last rank without rows still gives whole
     init_weights(decoder, 9);
     decoder.require_grad(true);
     const torch::Tensor logits = decoder.logits(decoder.hidden_states(ids, positions_of({5}), packed_attention({5})));
-    token_logprobs(logits, ids.roll(-1), 1.0, false).logprobs.sum().backward();
+    token_logprobs(logits, ids.roll(-1), 1.0, Entropy::none, 0, single_rank()).logprobs.sum().backward();
     return logits.detach();
   };
   OwnedDecoder alone(config, single_rank());

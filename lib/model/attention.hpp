@@ -1,0 +1,35 @@
+// Attention as the decoder calls it, and the trainer's: causal, over sequences packed one behind the other.
+#pragma once
+
+#include <torch/torch.h>
+
+#include <cstdint>
+#include <functional>
+#include <vector>
+
+#include "model/collectives.hpp"
+
+namespace vime::model {
+
+// Called once per layer. q: [tokens, local heads, head_dim], k and v: [tokens, local kv heads, head_dim], rotated and
+// normalised. Returns [tokens, local heads, head_dim].
+using Attention =
+    std::function<torch::Tensor(int layer, const torch::Tensor& q, const torch::Tensor& k, const torch::Tensor& v)>;
+
+// Causal attention over sequences packed one behind the other; differentiable. lengths: tokens of each sequence, sum =
+// rows of q.
+Attention packed_attention(std::vector<int64_t> lengths);
+
+// Consecutive positions of one sequence that a context-parallel rank computes.
+struct QuerySpan {
+  int64_t row = 0;       // first of its rows of q
+  int64_t count = 0;     // rows
+  int64_t position = 0;  // of the first row in its sequence
+  std::vector<int64_t>
+      keys;  // [position + count]: where each position's key is among the gathered ones, rank after rank
+};
+// Causal attention with the keys and values of all ranks; rows: of q, k and v, the same number on every rank. Rows in
+// no span get zeros. Differentiable; collective over `ranks` in both directions.
+Attention context_parallel_attention(const std::vector<QuerySpan>& spans, int64_t rows, CollectivesPtr ranks);
+
+}  // namespace vime::model

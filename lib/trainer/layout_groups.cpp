@@ -1,0 +1,52 @@
+#include "trainer/layout_groups.hpp"
+
+#include <functional>
+#include <string>
+#include <utility>
+
+namespace vime::trainer {
+
+LayoutGroups join_layout(std::shared_ptr<model::RankGroup> world, const placement::Plan& plan, bool tied_embeddings) {
+  const placement::TrainerRank& own = plan.ranks[static_cast<size_t>(world->rank())];
+  const int stages = plan.layout.pp;
+  // The ranks that share this rank's group, ascending; ranks ascend with the stage, the data- and the context-parallel
+  // rank.
+  const auto join = [&](const char* name, const std::function<bool(const placement::TrainerRank&)>& belongs) {
+    std::vector<int> ranks;
+    for (const placement::TrainerRank& rank : plan.ranks) {
+      if (belongs(rank)) ranks.push_back(rank.rank);
+    }
+    return world->subgroup(name, ranks);
+  };
+  const auto same_tp = [&](const placement::TrainerRank& r) { return r.tp_rank == own.tp_rank; };
+  const auto same_cp = [&](const placement::TrainerRank& r) { return r.cp_rank == own.cp_rank; };
+  const auto same_dp = [&](const placement::TrainerRank& r) { return r.dp_rank == own.dp_rank; };
+  const auto same_pp = [&](const placement::TrainerRank& r) { return r.pp_rank == own.pp_rank; };
+  const auto same_place = [&](const placement::TrainerRank& r) { return same_tp(r) && same_cp(r) && same_dp(r); };
+
+  LayoutGroups groups;
+  groups.world = world;
+  groups.tp = join("tp", [&](const placement::TrainerRank& r) { return same_cp(r) && same_dp(r) && same_pp(r); });
+  groups.cp = join("cp", [&](const placement::TrainerRank& r) { return same_tp(r) && same_dp(r) && same_pp(r); });
+  groups.replicas = join("dp x cp", [&](const placement::TrainerRank& r) { return same_tp(r) && same_pp(r); });
+  groups.stages = join("pp", same_place);
+  // Boundaries below even stages first, then those below odd ones, so that no rank is in two groups of one call.
+  for (const int parity : {0, 1}) {
+    const bool upper = own.pp_rank % 2 == parity;  // the earlier stage of its boundary
+    const int first = upper ? own.pp_rank : own.pp_rank - 1;
+    const bool exists = first >= 0 && first + 1 < stages;
+    std::shared_ptr<model::RankGroup> pair = join("stage boundary", [&](const placement::TrainerRank& r) {
+      return exists && same_place(r) && (r.pp_rank == first || r.pp_rank == first + 1);
+    });
+    if (exists) (upper ? groups.next : groups.previous) = std::move(pair);
+  }
+  if (tied_embeddings && stages > 1) {
+    const bool at_end = own.pp_rank == 0 || own.pp_rank == stages - 1;
+    groups.ends = join("tied embeddings", [&](const placement::TrainerRank& r) {
+      return at_end && same_place(r) && (r.pp_rank == 0 || r.pp_rank == stages - 1);
+    });
+  }
+  return groups;
+}
+
+}  // namespace vime::trainer

@@ -1,0 +1,19 @@
+// Sums over the ranks that hold the same part of a parameter within one replica: after the backward pass each has the
+// gradient of its own work only. One thread; collective.
+#pragma once
+
+#include <torch/torch.h>
+
+#include "arch/parameters.hpp"
+#include "model/rank_group.hpp"
+
+namespace vime::trainer {
+
+// Norms, biases and shared key/value heads under tensor and sequence parallelism: one gather for all of them.
+// gradient: float32, laid out as the arena.
+void sum_over_tensor_parallel_copies(torch::Tensor& gradient, const arch::ArenaLayout& layout, model::RankGroup& tp);
+
+// Embeddings that are the head as well, held by the first and the last stage (`ends`).
+void sum_tied_embeddings(torch::Tensor& gradient, const arch::ArenaLayout& layout, model::RankGroup& ends);
+
+}  // namespace vime::trainer

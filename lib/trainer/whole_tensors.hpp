@@ -1,0 +1,44 @@
+// A layout's shards brought into checkpoint form: whole tensors under their Hugging Face names, on every rank. One
+// thread; gathering is collective over the tensor-parallel ranks and the stages of a replica, and every replica gathers
+// for itself.
+#pragma once
+
+#include <cstddef>
+#include <memory>
+#include <vector>
+
+#include "arch/parameters.hpp"
+#include "model/rank_group.hpp"
+#include "weights/bucket.hpp"
+
+namespace vime::trainer {
+
+class WholeTensors {
+ public:
+  WholeTensors(const arch::ModelConfig& config, tensor::DType dtype, std::shared_ptr<model::RankGroup> tp,
+               std::shared_ptr<model::RankGroup> stages);
+
+  // Whether a rank's arena lacks anything: otherwise its arena holds the tensors already.
+  bool needed() const { return tp_->size() > 1 || stages_->size() > 1; }
+  // All parameters of the model, in checkpoint order.
+  const std::vector<tensor::TensorInfo>& tensors() const { return tensors_; }
+  // Fills the bucket's tensors, each at its offset of `place`. arena: laid out as this rank's weights. The bucket's
+  // tensors are consecutive in checkpoint order, and the same on all ranks.
+  void gather(const weights::Bucket& bucket, const std::byte* arena, std::byte* place) const;
+
+ private:
+  // Entries of a bucket that a stage owns, as the layout of one of its tensor-parallel ranks has them.
+  struct Part {
+    const arch::ArenaEntry* entry = nullptr;
+    uint64_t offset = 0;  // of the whole tensor, in the bucket
+  };
+  std::vector<Part> parts_of(const weights::Bucket& bucket, int stage, int tp_rank) const;
+  void gather_stage(const weights::Bucket& bucket, const std::byte* arena, std::byte* place) const;
+  void exchange_stages(const weights::Bucket& bucket, std::byte* place) const;
+
+  std::shared_ptr<model::RankGroup> tp_, stages_;
+  std::vector<tensor::TensorInfo> tensors_;
+  std::vector<std::vector<arch::ArenaLayout>> layouts_;  // [stage][tp rank]
+};
+
+}  // namespace vime::trainer
