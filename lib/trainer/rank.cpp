@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <numeric>
+#include <span>
 #include <utility>
 
 #include "algo/reduce.hpp"
@@ -37,6 +38,7 @@ class TrainerRank::RankSlotGroup final : public weights::SlotGroup {
       : slot_(slot), group_(std::move(group)) {}
   const placement::Slot& slot() const { return slot_; }
   std::vector<std::string> gather(const std::string& mine) override { return group_->gather_strings(mine, 0); }
+  void barrier() override { group_->barrier(); }
 
  private:
   placement::Slot slot_;
@@ -204,20 +206,20 @@ PushFigures TrainerRank::push(int64_t version, const std::vector<PushTarget>& ta
   PushFigures figures;
   const std::vector<weights::PlacedTensor> tensors = placed_tensors(decoder_->layout());
   for (const auto& [engine, group] : slot_groups_) {
-    weights::SlotPush push;
-    push.slot = group->slot();
-    push.rank = options_.rank;
-    push.uuid =
+    weights::SlotPushOptions options;
+    options.slot = group->slot();
+    options.rank = options_.rank;
+    options.uuid =
         options_.plan.devices[static_cast<size_t>(options_.plan.ranks[static_cast<size_t>(options_.rank)].device)].uuid;
-    push.group = group.get();
-    push.arena = arena_.get();
-    push.tensors = tensors;
-    push.buffer_bytes = options_.buffer_bytes;
-    push.version = version;
-    push.engine = engines[static_cast<size_t>(engine)].get();
-    push.init_needed = targets[static_cast<size_t>(engine)].init_needed;
-    if (const std::optional<weights::EngineResult> result = weights::push_slot(push))
-      figures.results.push_back(*result);
+    options.group = group.get();
+    options.engine = engines[static_cast<size_t>(engine)].get();
+    options.version = version;
+    options.init_needed = targets[static_cast<size_t>(engine)].init_needed;
+    weights::SlotPush push(std::move(options));
+    push.start();
+    for (const weights::Bucket& bucket : weights::arena_buckets(tensors, options_.buffer_bytes))
+      push.send(bucket, arena_->handle(), 0, arena_->bytes(), weights::Lifetime::push);
+    if (const std::optional<weights::EngineResult> result = push.finish()) figures.results.push_back(*result);
   }
   std::vector<weights::NetworkTarget> network_targets;
   for (const placement::Engine& engine : options_.plan.engines) {
@@ -229,14 +231,21 @@ PushFigures TrainerRank::push(int64_t version, const std::vector<PushTarget>& ta
     if (!network_push_) {
       network_push_ = std::make_unique<weights::NetworkPush>(options_.host, options_.token, options_.transfer_timeout);
     }
-    std::vector<weights::SourceTensor> sources;
-    for (const weights::PlacedTensor& tensor : tensors)
-      sources.push_back({tensor.info, arena_->data() + tensor.offset});
-    for (const weights::EngineResult& result :
-         network_push_->push(network_targets, sources, options_.buffer_bytes, version)) {
-      figures.results.push_back(result);
+    std::vector<tensor::TensorInfo> infos;
+    std::vector<tensor::TensorView> views;
+    for (const weights::PlacedTensor& tensor : tensors) {
+      infos.push_back(tensor.info);
+      views.push_back({tensor.info, arena_->data() + tensor.offset});
     }
-    figures.extra_bytes = network_push_->staging_bytes();
+    network_push_->start(network_targets, version);
+    std::span<const tensor::TensorView> left = views;
+    for (const weights::Bucket& bucket : weights::pack_buckets(infos, options_.buffer_bytes)) {
+      network_staging_.resize(std::max<size_t>(network_staging_.size(), bucket.bytes));
+      weights::pack_bucket(bucket, left, network_staging_.data());
+      network_push_->send(bucket, network_staging_.data());
+    }
+    for (const weights::EngineResult& result : network_push_->finish()) figures.results.push_back(result);
+    figures.extra_bytes = network_staging_.capacity();
   }
   return figures;
 }

@@ -111,6 +111,7 @@ class TrainerRank {
   std::map<int, std::unique_ptr<RankSlotGroup>> slot_groups_;  // of the slots that hold this rank, by engine
   http::Client client_;
   std::unique_ptr<weights::NetworkPush> network_push_;
+  std::vector<std::byte> network_staging_;  // one bucket
 };
 
 }  // namespace vime::trainer

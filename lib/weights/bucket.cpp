@@ -44,6 +44,14 @@ std::vector<Bucket> arena_buckets(const std::vector<PlacedTensor>& tensors, uint
   return buckets;
 }
 
+void pack_bucket(const Bucket& bucket, std::span<const tensor::TensorView>& left, std::byte* into) {
+  for (const BucketEntry& entry : bucket.entries) {
+    VIME_CHECK(!left.empty() && left.front().info == entry.info, "no bytes for " + entry.info.name);
+    std::copy_n(left.front().data, entry.info.bytes(), into + entry.offset);
+    left = left.subspan(1);
+  }
+}
+
 Json manifest_json(const Bucket& bucket) {
   Json names = Json::array(), dtypes = Json::array(), shapes = Json::array(), offsets = Json::array();
   for (const BucketEntry& entry : bucket.entries) {

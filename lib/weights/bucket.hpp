@@ -1,7 +1,9 @@
 // How a push is cut into requests: buckets of whole tensors, closed before they would exceed the buffer size.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
+#include <span>
 #include <vector>
 
 #include "base/json.hpp"
@@ -30,6 +32,10 @@ struct PlacedTensor {
 };
 // The same cut for tensors that stay where they are; entries keep their arena offsets and `bytes` counts payload only.
 std::vector<Bucket> arena_buckets(const std::vector<PlacedTensor>& tensors, uint64_t buffer_bytes);
+
+// Brings a bucket's tensors together: takes them, in the order of its entries, from the front of `left` and writes each
+// where its entry says. `into` has room for bucket.bytes; bytes between tensors are left alone.
+void pack_bucket(const Bucket& bucket, std::span<const tensor::TensorView>& left, std::byte* into);
 
 // {"names", "dtype_names", "shapes", "tensor_offsets"}: vLLM's lists, and where each tensor begins.
 Json manifest_json(const Bucket& bucket);

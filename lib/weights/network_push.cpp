@@ -1,7 +1,5 @@
 #include "weights/network_push.hpp"
 
-#include <algorithm>
-#include <cstring>
 #include <future>
 #include <numeric>
 #include <utility>
@@ -30,12 +28,25 @@ bool ended(const std::future<http::Outcome>& reply) {
 NetworkPush::NetworkPush(std::string host, std::string token, std::chrono::milliseconds timeout)
     : host_(std::move(host)), token_(std::move(token)), timeout_(timeout) {}
 
+NetworkPush::~NetworkPush() = default;
+
+void NetworkPush::start(const std::vector<NetworkTarget>& targets, int64_t version) {
+  members_.clear();
+  int next_rank = 1;
+  for (const NetworkTarget& target : targets) {
+    members_.push_back({PushSession(*target.engine, version), next_rank, target.workers, target.init_needed, {}});
+    next_rank += target.workers;
+  }
+  init_members();
+  for (Member& member : members_) member.session.start();
+}
+
 // All engines are asked at once, since each call blocks until that engine's workers have joined the channel.
-void NetworkPush::init_members(std::vector<Member>& members) {
-  const int world = std::accumulate(members.begin(), members.end(), 1,
+void NetworkPush::init_members() {
+  const int world = std::accumulate(members_.begin(), members_.end(), 1,
                                     [](int sum, const Member& member) { return sum + member.workers; });
   if (!source_) source_ = std::make_unique<TcpSource>(host_, token_, world);
-  for (Member& member : members) {
+  for (Member& member : members_) {
     if (!member.init_needed) continue;
     member.reply = member.session.engine().send_init_weight_transfer({{"backend", "tcp"},
                                                                       {"master_address", host_},
@@ -44,26 +55,26 @@ void NetworkPush::init_members(std::vector<Member>& members) {
                                                                       {"world_size", world},
                                                                       {"token", token_}});
   }
-  for (Member& member : members) {
+  for (Member& member : members_) {
     if (!member.init_needed) continue;
     member.session.attempt([&] { member.session.engine().check(member.reply.get()); });
   }
 }
 
-void NetworkPush::send_bucket(std::vector<Member>& members, const Bucket& bucket) {
+void NetworkPush::send(const Bucket& bucket, const std::byte* payload) {
   const Json update_info = manifest_json(bucket);
   std::vector<int> ranks;
   std::vector<Member*> of_rank(1, nullptr);
-  for (Member& member : members) {
+  for (Member& member : members_) {
     of_rank.resize(static_cast<size_t>(member.rank_offset + member.workers), &member);
     if (member.session.failed()) continue;
     member.reply = member.session.engine().send_update_weights(update_info);
     for (int i = 0; i < member.workers; ++i) ranks.push_back(member.rank_offset + i);
   }
   // A reply before the bytes are out can only be a refusal: sending on would wait for a reader that has left.
-  const auto missed = source_->send(ranks, staging_.data(), bucket.bytes, timeout_,
+  const auto missed = source_->send(ranks, payload, bucket.bytes, timeout_,
                                     [&](int rank) { return ended(of_rank[static_cast<size_t>(rank)]->reply); });
-  for (Member& member : members) {
+  for (Member& member : members_) {
     if (member.session.failed()) continue;
     member.session.attempt([&] { member.session.engine().check(member.reply.get()); });
     for (const auto& [rank, problem] : missed) {
@@ -75,33 +86,13 @@ void NetworkPush::send_bucket(std::vector<Member>& members, const Bucket& bucket
   }
 }
 
-std::vector<EngineResult> NetworkPush::push(const std::vector<NetworkTarget>& targets,
-                                            const std::vector<SourceTensor>& tensors, uint64_t buffer_bytes,
-                                            int64_t version) {
-  std::vector<Member> members;
-  int next_rank = 1;
-  for (const NetworkTarget& target : targets) {
-    members.push_back({PushSession(*target.engine, version), next_rank, target.workers, target.init_needed, {}});
-    next_rank += target.workers;
-  }
-  init_members(members);
-  for (Member& member : members) member.session.start();
-
-  std::vector<tensor::TensorInfo> infos;
-  for (const SourceTensor& tensor : tensors) infos.push_back(tensor.info);
-  size_t next_tensor = 0;
-  for (const Bucket& bucket : pack_buckets(infos, buffer_bytes)) {
-    staging_.resize(std::max<size_t>(staging_.size(), bucket.bytes));
-    for (const BucketEntry& entry : bucket.entries) {
-      std::memcpy(staging_.data() + entry.offset, tensors[next_tensor++].data, entry.info.bytes());
-    }
-    send_bucket(members, bucket);
-  }
+std::vector<EngineResult> NetworkPush::finish() {
   std::vector<EngineResult> results;
-  for (Member& member : members) {
+  for (Member& member : members_) {
     member.session.finish();
     results.push_back({member.session.engine().address().id, member.session.error()});
   }
+  members_.clear();
   return results;
 }
 

@@ -1,5 +1,7 @@
 #include "weights/slot_push.hpp"
 
+#include <utility>
+
 #include "base/error.hpp"
 
 namespace vime::weights {
@@ -35,28 +37,37 @@ Json merge_handles(const std::vector<std::string>& texts, const placement::Slot&
 
 }  // namespace
 
-std::optional<EngineResult> push_slot(const SlotPush& push) {
-  const bool leads = push.rank == push.slot.leader();
-  std::optional<PushSession> session;
-  if (leads) {
-    VIME_CHECK(push.engine != nullptr, "the slot leader needs the engine's address");
-    session.emplace(*push.engine, push.version);
-    if (push.init_needed) session->init({{"backend", "shm"}});
-    session->start();
-  }
-  const Json own = {{push.uuid, {{"handle", push.arena->handle()}, {"offset", 0}, {"bytes", push.arena->bytes()}}}};
-  for (const Bucket& bucket : arena_buckets(push.tensors, push.buffer_bytes)) {
-    const std::vector<std::string> handles = push.group->gather(own.dump());
-    if (!leads) continue;
-    session->attempt([&] {
+SlotPush::SlotPush(SlotPushOptions options) : options_(std::move(options)) {
+  if (options_.rank != options_.slot.leader()) return;
+  VIME_CHECK(options_.engine != nullptr, "the slot leader needs the engine's address");
+  session_.emplace(*options_.engine, options_.version);
+}
+
+void SlotPush::start() {
+  if (!session_) return;
+  if (options_.init_needed) session_->init({{"backend", "shm"}});
+  session_->start();
+}
+
+void SlotPush::send(const Bucket& bucket, const std::string& handle, uint64_t offset, uint64_t bytes,
+                    Lifetime lifetime) {
+  const Json own = {{options_.uuid, {{"handle", handle}, {"offset", offset}, {"bytes", bytes}}}};
+  const std::vector<std::string> handles = options_.group->gather(own.dump());
+  if (session_) {
+    session_->attempt([&] {
       Json update_info = manifest_json(bucket);
-      update_info["handles"] = merge_handles(handles, push.slot);
-      push.engine->update_weights(update_info);
+      update_info["handles"] = merge_handles(handles, options_.slot);
+      session_->engine().update_weights(update_info);
     });
   }
-  if (!leads) return std::nullopt;
-  session->finish();
-  return EngineResult{push.slot.engine, session->error()};
+  // Only the leader knows when the engine has answered; the others must not overwrite their memory before.
+  if (lifetime == Lifetime::bucket) options_.group->barrier();
+}
+
+std::optional<EngineResult> SlotPush::finish() {
+  if (!session_) return std::nullopt;
+  session_->finish();
+  return EngineResult{options_.slot.engine, session_->error()};
 }
 
 }  // namespace vime::weights

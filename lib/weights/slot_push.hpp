@@ -1,6 +1,7 @@
-// The push into a colocated engine, as every trainer rank of its slot runs it. Handles are keyed by the rank's own
-// device UUID, gathered over the slot group to the leader, merged, and posted once per bucket; each engine worker reads
-// from its own device.
+// The push into a colocated engine, as every trainer rank of its slot drives it, bucket by bucket. Handles are keyed by
+// the rank's own device UUID, gathered over the slot group to the leader, merged, and posted once per bucket; each
+// engine worker reads from its own device. start, send and finish never throw for what an engine did: the first error
+// is kept, and every rank takes part in all collectives whatever happens, since its peers wait for it in them.
 #pragma once
 
 #include <cstdint>
@@ -11,33 +12,50 @@
 #include "placement/placement.hpp"
 #include "weights/bucket.hpp"
 #include "weights/session.hpp"
-#include "weights/shared_arena.hpp"
 
 namespace vime::weights {
 
-// The ranks of one slot. gather is collective over exactly these ranks: the leader gets every rank's text in rank
-// order, others get {}.
+// The ranks of one slot. Both calls are collective over exactly these ranks and throw when a peer has gone.
 class SlotGroup {
  public:
   virtual ~SlotGroup() = default;
+  // The leader gets every rank's text in rank order, others get {}.
   virtual std::vector<std::string> gather(const std::string& mine) = 0;
+  // Returns when every rank has come here.
+  virtual void barrier() = 0;
 };
 
-struct SlotPush {
+// How long the memory of a bucket keeps its contents: until the next bucket overwrites it (staging), or until the push
+// has been finished on all ranks (the weights' own arena).
+enum class Lifetime { bucket, push };
+
+struct SlotPushOptions {
   placement::Slot slot;
   int rank = 0;
-  std::string uuid;  // of this rank's device
-  SlotGroup* group = nullptr;
-  const SharedArena* arena = nullptr;  // where this rank's tensors lie, in checkpoint form
-  std::vector<PlacedTensor> tensors;   // the same list on every rank of the slot
-  uint64_t buffer_bytes = 0;
+  std::string uuid;                // of this rank's device
+  SlotGroup* group = nullptr;      // outlives the push
+  EngineClient* engine = nullptr;  // the leader's, outlives the push; others need none
   int64_t version = 0;
-  EngineClient* engine = nullptr;  // the leader's; others need none
-  bool init_needed = false;        // the engine has not been initialised in its lifetime
+  bool init_needed = false;  // the engine has not been initialised in its lifetime
 };
 
-// Returns the leader's result; nothing on other ranks. Never throws for an engine's failure: that is in the result, and
-// every rank goes through all gathers whatever happens. The arena must not change until all ranks have returned.
-std::optional<EngineResult> push_slot(const SlotPush& push);
+class SlotPush {
+ public:
+  explicit SlotPush(SlotPushOptions options);
+
+  void start();
+  // Collective: every rank of the slot, with the same bucket and lifetime. This rank holds the tensors in
+  // [offset, offset + bytes) of the shared memory `handle`, each at its entry's offset from there. Workers keep every
+  // handle they have seen mapped, so the staging should be one arena for all pushes.
+  // With Lifetime::bucket no worker of the slot reads any rank's memory any more when this returns. One exception: an
+  // engine that did not answer in time may still be reading; it has failed and never gets the version.
+  void send(const Bucket& bucket, const std::string& handle, uint64_t offset, uint64_t bytes, Lifetime lifetime);
+  // The leader's result; nothing on other ranks.
+  std::optional<EngineResult> finish();
+
+ private:
+  SlotPushOptions options_;
+  std::optional<PushSession> session_;  // the leader's
+};
 
 }  // namespace vime::weights

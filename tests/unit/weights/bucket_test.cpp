@@ -2,6 +2,10 @@
 
 #include <doctest/doctest.h>
 
+#include <array>
+#include <cstring>
+#include <span>
+
 #include "base/error.hpp"
 #include "base/random.hpp"
 
@@ -60,6 +64,29 @@ TEST_CASE("random lists: every name once and in order, offsets aligned, no overl
     }
     CHECK(next == tensors.size());
   }
+}
+
+TEST_CASE("a bucket is packed from tensors that lie scattered, gaps left alone") {
+  const std::vector<TensorInfo> infos = {{"a", DType::u8, {3}}, {"none", DType::f32, {0}}, {"b", DType::f32, {2}}};
+  const auto buckets = pack_buckets(infos, 100);
+  REQUIRE(buckets.size() == 1);
+  const std::array<uint8_t, 3> a = {1, 2, 3};
+  const std::array<float, 2> b = {4, 5};
+  const std::vector<tensor::TensorView> views = {{infos[0], reinterpret_cast<const std::byte*>(a.data())},
+                                                 {infos[1], nullptr},
+                                                 {infos[2], reinterpret_cast<const std::byte*>(b.data())}};
+  std::array<std::byte, 12> into;
+  into.fill(std::byte{9});
+  std::span<const tensor::TensorView> left = views;
+  pack_bucket(buckets[0], left, into.data());
+  CHECK(left.empty());
+  CHECK(std::memcmp(into.data(), a.data(), 3) == 0);
+  CHECK(into[3] == std::byte{9});
+  CHECK(std::memcmp(into.data() + 4, b.data(), 8) == 0);
+  left = std::span(views).first(2);
+  CHECK_THROWS_AS(pack_bucket(buckets[0], left, into.data()), Error);
+  left = std::span(views).subspan(1);
+  CHECK_THROWS_AS(pack_bucket(buckets[0], left, into.data()), Error);
 }
 
 TEST_CASE("tensors in an arena keep their offsets") {

@@ -1,96 +1,27 @@
 // Whole pushes into real engine fronts, and the wrong rules that pushes must not follow (planted.*).
 #include <doctest/doctest.h>
 
-#include <barrier>
-#include <cstring>
 #include <future>
-#include <thread>
+#include <span>
 
 #include "base/deadline.hpp"
-#include "base/random.hpp"
 #include "http/server.hpp"
+#include "slot_ranks.hpp"
 #include "stored_engine.hpp"
 #include "weights/network_push.hpp"
-#include "weights/slot_push.hpp"
 #include "weights/version.hpp"
 
 using namespace vime;
 using namespace vime::weights;
-using tensor::DType;
 
 namespace {
 
-std::string uuid_of(int device) {
-  return "00000000-0000-0000-0000-00000000000" + std::to_string(device);
-}
-
-// Threads that stand for the ranks of a slot.
-class ThreadSlot {
- public:
-  explicit ThreadSlot(int size) : texts_(static_cast<size_t>(size)), barrier_(size) {}
-  class Member final : public SlotGroup {
-   public:
-    Member(ThreadSlot& slot, int index) : slot_(slot), index_(index) {}
-    std::vector<std::string> gather(const std::string& mine) override {
-      slot_.texts_[static_cast<size_t>(index_)] = mine;
-      slot_.barrier_.arrive_and_wait();
-      std::vector<std::string> all = index_ == 0 ? slot_.texts_ : std::vector<std::string>{};
-      slot_.barrier_.arrive_and_wait();
-      ++gathers;
-      return all;
-    }
-    int gathers = 0;
-
-   private:
-    ThreadSlot& slot_;
-    int index_;
-  };
-
- private:
-  std::vector<std::string> texts_;
-  std::barrier<> barrier_;
-};
-
-// One rank's weights: three tensors of mixed dtypes, the same on every rank that is made with the same key.
-struct RankWeights {
-  SharedArena arena{4096};
-  std::vector<PlacedTensor> tensors = {
-      {{"a", DType::f32, {5, 3}}, 0}, {{"b", DType::bf16, {7}}, 64}, {{"c", DType::f32, {11}}, 128}};
-
-  explicit RankWeights(uint64_t key) {
-    for (const PlacedTensor& tensor : tensors) {
-      for (uint64_t i = 0; i < tensor.info.bytes(); ++i) {
-        arena.data()[tensor.offset + i] = static_cast<std::byte>(mix_key(key, tensor.offset, i));
-      }
-    }
-  }
-  std::map<std::string, uint64_t> checksums() const {
-    std::map<std::string, uint64_t> sums;
-    for (const PlacedTensor& tensor : tensors)
-      sums[tensor.info.name] = full_checksum({tensor.info, arena.data() + tensor.offset});
-    return sums;
-  }
-  std::vector<SourceTensor> sources() const {
-    std::vector<SourceTensor> list;
-    for (const PlacedTensor& tensor : tensors) list.push_back({tensor.info, arena.data() + tensor.offset});
-    return list;
-  }
-};
-
-SlotPush make_push(const RankWeights& weights, placement::Slot slot, int rank, SlotGroup& group, StoredEngine& engine,
-                   int64_t version) {
-  SlotPush push;
-  push.slot = slot;
-  push.rank = rank;
-  push.uuid = uuid_of(rank);
-  push.group = &group;
-  push.arena = &weights.arena;
-  push.tensors = weights.tensors;
-  push.buffer_bytes = 50;  // three buckets: 60, 14 and 44 bytes
-  push.version = version;
-  push.engine = engine.client.get();
-  push.init_needed = version == 1;
-  return push;
+// One rank's push of tensors that stay where they are.
+std::optional<EngineResult> push_arena(SlotPush push, const RankWeights& weights) {
+  push.start();
+  for (const Bucket& bucket : arena_buckets(weights.tensors, kBufferBytes))
+    push.send(bucket, weights.arena.handle(), 0, weights.arena.bytes(), Lifetime::push);
+  return push.finish();
 }
 
 // Every rank of a slot of two pushes; the leader's error, "" when all went well.
@@ -99,13 +30,28 @@ std::string push_both(StoredEngine& engine, const RankWeights& weights, int64_t 
   ThreadSlot::Member first(threads, 0), second(threads, 1);
   const placement::Slot slot{0, 0, 2};
   auto follower =
-      std::async(std::launch::async, [&] { return push_slot(make_push(weights, slot, 1, second, engine, version)); });
-  const auto led = push_slot(make_push(weights, slot, 0, first, engine, version));
+      std::async(std::launch::async, [&] { return push_arena(make_push(slot, 1, second, nullptr, version), weights); });
+  const auto led = push_arena(make_push(slot, 0, first, engine.client.get(), version), weights);
   CHECK_FALSE(follower.get().has_value());
   CHECK(first.gathers == second.gathers);
   CHECK(first.gathers == 3);
+  CHECK(first.barriers == 0);  // nothing is overwritten, so nobody waits
   REQUIRE(led.has_value());
   return led->error;
+}
+
+// The network source's push of tensors that lie scattered.
+std::vector<EngineResult> push_network(NetworkPush& push, const std::vector<NetworkTarget>& targets,
+                                       const RankWeights& weights, int64_t version) {
+  std::vector<std::byte> staging(64);
+  const std::vector<tensor::TensorView> views = weights.views();
+  std::span<const tensor::TensorView> left = views;
+  push.start(targets, version);
+  for (const Bucket& bucket : pack_buckets(weights.infos(), kBufferBytes)) {
+    pack_bucket(bucket, left, staging.data());
+    push.send(bucket, staging.data());
+  }
+  return push.finish();
 }
 
 }  // namespace
@@ -130,7 +76,7 @@ TEST_CASE("colocated and network pushes of the same weights give equal engines")
   for (const int64_t version : {1, 2}) {
     const bool init = version == 1;
     const auto results =
-        network.push({{remote.client.get(), 2, init}, {single.client.get(), 1, init}}, weights.sources(), 50, version);
+        push_network(network, {{remote.client.get(), 2, init}, {single.client.get(), 1, init}}, weights, version);
     for (const EngineResult& result : results) CHECK(result.error == "");
     CHECK(version_problems(version, {remote.client->weight_version(), single.client->weight_version()}).empty());
   }
@@ -156,7 +102,7 @@ TEST_CASE("over the network an engine that refuses, dies or hangs costs only its
     auto bad = std::make_unique<StoredEngine>(1, std::vector<std::string>{uuid_of(1), uuid_of(2)}, milliseconds(500));
     NetworkPush network("127.0.0.1", "token", milliseconds(2000));
     const std::vector<NetworkTarget> first = {{good.client.get(), 1, true}, {bad->client.get(), 2, true}};
-    for (const EngineResult& result : network.push(first, weights.sources(), 50, 1)) CHECK(result.error == "");
+    for (const EngineResult& result : push_network(network, first, weights, 1)) CHECK(result.error == "");
     http::Server silent({});
     silent.route("POST", "/start_weight_update", [](const http::ServerRequest&, http::Responder responder) {
       responder.respond({200, "{}"});
@@ -170,13 +116,42 @@ TEST_CASE("over the network an engine that refuses, dies or hangs costs only its
     if (std::string(fault) == "refuses") bad->executor.failing_update = 5;
     if (std::string(fault) == "dies") bad->server.stop();
     if (std::string(fault) == "hangs") target = &hung;
-    const auto results = network.push({{good.client.get(), 1, false}, {target, 2, false}}, weights.sources(), 50, 2);
+    const auto results = push_network(network, {{good.client.get(), 1, false}, {target, 2, false}}, weights, 2);
     REQUIRE(results.size() == 2);
     CHECK(results[0].error == "");
     CHECK(results[1].error.find("engine 1") != std::string::npos);
     CHECK(good.client->weight_version().text == "2");
     silent.stop();
   }
+}
+
+TEST_CASE("a push without buckets and a bucket without tensors are legal on both ways") {
+  StoredEngine slot_engine(0, {uuid_of(0)}), network_engine(1, {uuid_of(1)});
+  ThreadSlot alone(1);
+  ThreadSlot::Member group(alone, 0);
+  NetworkPush network("127.0.0.1", "token", milliseconds(10000));
+  const SharedArena arena(64);
+  const std::vector<std::vector<Bucket>> pushes = {{}, {Bucket{}}};
+  int64_t version = 0;
+  for (const std::vector<Bucket>& buckets : pushes) {
+    SlotPush push = make_push({0, 0, 1}, 0, group, slot_engine.client.get(), ++version);
+    push.start();
+    network.start({{network_engine.client.get(), 1, version == 1}}, version);
+    for (const Bucket& bucket : buckets) {
+      push.send(bucket, arena.handle(), 0, 0, Lifetime::bucket);
+      network.send(bucket, nullptr);
+    }
+    const auto result = push.finish();
+    REQUIRE(result.has_value());
+    CHECK(result->error == "");
+    CHECK(network.finish().at(0).error == "");
+    CHECK(version_problems(version, {slot_engine.client->weight_version(), network_engine.client->weight_version()})
+              .empty());
+  }
+  NetworkPush nobody("127.0.0.1", "token", milliseconds(10000));
+  nobody.start({}, 1);
+  nobody.send(Bucket{}, nullptr);
+  CHECK(nobody.finish().empty());
 }
 
 TEST_CASE("planted.a leader chosen by the trainer's TP rank starts one engine twice") {
@@ -202,7 +177,7 @@ TEST_CASE("planted.handles gathered over the trainer's TP group lack the second 
   ThreadSlot alone(1);
   ThreadSlot::Member group(alone, 0);
   // The trainer's TP group of rank 0 is rank 0 alone, while the engine has two workers.
-  const auto wrong = push_slot(make_push(weights, {0, 0, 1}, 0, group, engine, 1));
+  const auto wrong = push_arena(make_push({0, 0, 1}, 0, group, engine.client.get(), 1), weights);
   REQUIRE(wrong.has_value());
   CHECK(wrong->error.find("not found for device UUID " + uuid_of(1)) != std::string::npos);
   CHECK(engine.client->weight_version().text == "default");
@@ -213,7 +188,7 @@ TEST_CASE("planted.a leader that misses a peer's handle refuses instead of posti
   const RankWeights weights(1);
   ThreadSlot alone(1);
   ThreadSlot::Member group(alone, 0);
-  const auto wrong = push_slot(make_push(weights, {0, 0, 2}, 0, group, engine, 1));
+  const auto wrong = push_arena(make_push({0, 0, 2}, 0, group, engine.client.get(), 1), weights);
   REQUIRE(wrong.has_value());
   CHECK(wrong->error.find("handles of 1 ranks, expected 2") != std::string::npos);
 }

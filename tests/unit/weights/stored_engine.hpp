@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstring>
+#include <functional>
 #include <map>
 #include <memory>
 #include <string>
@@ -26,6 +27,8 @@ class StoredExecutor final : public engine::Executor {
 
   // The update that fails, counted from 1 over the executor's lifetime; 0: none.
   int failing_update = 0;
+  // Called before a worker reads its part of an update, with the update's number and the worker.
+  std::function<void(int update, int worker)> before_worker;
   int finishes = 0;
 
   int world_size() const override { return static_cast<int>(receivers_.size()); }
@@ -43,6 +46,7 @@ class StoredExecutor final : public engine::Executor {
     if (++updates_ == failing_update)
       throw Error(ErrorKind::refused, "planted failure of update " + std::to_string(updates_));
     for (size_t worker = 0; worker < receivers_.size(); ++worker) {
+      if (before_worker) before_worker(updates_, static_cast<int>(worker));
       receivers_[worker].receive(update_info, [&](const tensor::TensorView& view) {
         stored_[worker][view.info.name] = {view.info, {view.data, view.data + view.info.bytes()}};
       });
