@@ -168,7 +168,7 @@ bool Experiment::evaluation_is_due() const {
 
 void Experiment::train(const fs::path& batch, LoopState& next) {
   const auto begin = SteadyClock::now();
-  const std::vector<Json> replies = processes_.trainers().call_all("/train", {{"batch", batch.string()}});
+  const std::vector<Json> replies = processes_.trainers().call_all("/train", {{"batch", batch.string()}, {"dump", ""}});
   next.line["perf/train_time"] = seconds_since(begin);
   ChecksOn on;
   on.first_step_kl = spec_.algorithm.loss_type != "sft";
@@ -217,7 +217,7 @@ void Experiment::save() {
   const fs::path aside = directory_.checkpoint_aside(state_.step);
   directory_.remove_partial_checkpoints();
   make_directories(aside);
-  processes_.trainers().call(0, "/save", {{"dir", aside.string()}});
+  processes_.trainers().call_all("/save", {{"dir", aside.string()}});
   text::save_tokenizer(*prepared_.tokenizer, aside / "model");
   carry_along(spec_, aside / "model");
   write_loop_state(aside, prepared_.run_id, state_, identity_);

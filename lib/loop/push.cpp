@@ -70,16 +70,35 @@ PushReport WeightPush::run() {
   return report;
 }
 
-// The ranks are data-parallel copies, so their contents must be equal among themselves as well.
+// What the ranks of one replica hold adds up to the whole model; replicas, and the copies of a part that ranks of one
+// replica hold, must be equal among themselves as well.
 void WeightPush::compare(const std::vector<Json>& replies) {
-  const std::map<std::string, uint64_t> expected = weights::parse_checksums(replies.front(), "trainer rank 0: /push");
-  std::map<std::string, std::map<std::string, uint64_t>> others;
-  for (size_t rank = 1; rank < replies.size(); ++rank) {
-    const std::string name = "trainer rank " + std::to_string(rank);
-    others[name] = weights::parse_checksums(replies[rank], name + ": /push");
+  using Sums = std::map<std::string, uint64_t>;
+  std::map<std::pair<std::string, int64_t>, Sums> trainers;  // by replica and copy
+  for (size_t rank = 0; rank < replies.size(); ++rank) {
+    const std::string what = "trainer rank " + std::to_string(rank) + ": /push";
+    const std::string replica = json_string(replies[rank], "replica", what);
+    for (const Json& part : json_member(replies[rank], "parts", what)) {
+      trainers[{replica, json_int(part, "copy", what)}][json_string(part, "name", what)] +=
+          weights::parse_checksum(json_string(part, "sum", what), what + ": sum");
+    }
   }
-  for (int id = 0; id < fleet_.size(); ++id) others["engine " + std::to_string(id)] = fleet_.engine(id).checksums();
-  const std::vector<std::string> problems = weights::checksum_problems(expected, others);
+  const std::string first = json_string(replies.front(), "replica", "trainer rank 0: /push");
+  const Sums& expected = trainers.at({first, 0});
+  std::vector<std::string> problems;
+  const auto hold = [&](const std::string& name, const Sums& sums, bool whole) {
+    Sums wanted = expected;
+    if (!whole) std::erase_if(wanted, [&](const auto& entry) { return !sums.contains(entry.first); });
+    for (std::string& problem : weights::checksum_problems(wanted, {{name, sums}}))
+      problems.push_back(std::move(problem));
+  };
+  for (const auto& [place, sums] : trainers) {
+    const auto& [replica, copy] = place;
+    hold("trainer (" + replica + (copy > 0 ? ", copy " + std::to_string(copy) + ")" : ")"), sums, copy == 0);
+  }
+  for (int id = 0; id < fleet_.size(); ++id) {
+    hold("engine " + std::to_string(id), fleet_.engine(id).checksums(), true);
+  }
   if (!problems.empty()) {
     throw Error(ErrorKind::check_failed,
                 "contents of version " + std::to_string(ledger_.ever_sent()) + " differ: " + join(problems, "\n"));

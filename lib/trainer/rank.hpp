@@ -1,6 +1,6 @@
-// One trainer rank: its weights (in memory that colocated engine workers can read), optimizer and process groups, and
-// the operations that the driver commands in lock step. One thread; every operation is collective over all ranks unless
-// it says otherwise.
+// One trainer rank of a layout: its part of the weights (in memory that colocated engine workers can read), of the
+// optimizer's state, its process groups, and the operations that the driver commands in lock step. One thread; every
+// operation is collective over all ranks unless it says otherwise.
 #pragma once
 
 #include <chrono>
@@ -14,10 +14,11 @@
 #include "arch/model_config.hpp"
 #include "http/client.hpp"
 #include "model/decoder.hpp"
-#include "model/rank_group.hpp"
 #include "placement/placement.hpp"
+#include "trainer/layout_groups.hpp"
 #include "trainer/optimizer.hpp"
 #include "trainer/policy_step.hpp"
+#include "trainer/whole_tensors.hpp"
 #include "weights/network_push.hpp"
 #include "weights/session.hpp"
 #include "weights/shared_arena.hpp"
@@ -47,16 +48,14 @@ struct RankOptions {
   std::string host = "127.0.0.1";  // where this rank listens: rank 0's meeting point and network source of pushes
 };
 
-// This rank's share of one optimizer step's figures; the driver adds the ranks' shares up in rank order.
+// This rank's share of one optimizer step's figures; the driver adds the ranks' shares up in rank order. What all ranks
+// of a replica know is the share of one of them, the first of the last stage.
 struct StepFigures {
-  algo::LossTerms terms;
-  double entropy = 0.0;
-  double logprob = 0.0;    // weighted mean of the recomputed old log-probs
+  PolicyFigures policy;
   double grad_norm = 0.0;  // the same on every rank
   bool applied = false;
   double lr = 0.0;  // likewise
   int64_t tokens = 0;
-  int64_t micro_batches = 0;
 };
 
 struct PushTarget {
@@ -70,48 +69,99 @@ struct PushFigures {
   uint64_t extra_bytes = 0;                    // memory that the push took
 };
 
+// Content checksum of this rank's part of a parameter. The parts with the same copy number add up to the whole
+// parameter's sum, over the ranks of a replica.
+struct PartSum {
+  std::string name;
+  int copy = 0;  // arch::Shard::copy
+  uint64_t sum = 0;
+};
+
 class TrainerRank {
  public:
+  // Not collective: the weights are there when it returns.
   explicit TrainerRank(RankOptions options);
-  ~TrainerRank();
+  virtual ~TrainerRank();
 
-  // Joins the groups: the world at rank 0's meeting point, then every slot's group in slot order, on every rank alike.
+  // Joins the groups, the world at rank 0's meeting point, and reads the optimizer's state of a checkpoint.
   void setup(const std::string& meeting_host, uint16_t meeting_port);
-  uint16_t meeting_port() const;  // of rank 0; 0 on the others
+  uint16_t meeting_port() const;  // of rank 0; 0 on the others. Not collective.
 
-  std::vector<StepFigures> train(const std::string& batch_path);
+  // dump: a folder for rank_<rank>.safetensors with what this rank computed, for comparisons between layouts; "" =
+  // none. A batch of one optimizer step only.
+  //   grad.<HF name>, weight.<HF name>   float32, this rank's shard: summed gradient before clipping, weight afterwards
+  //   logprobs, logprobs_after           float64 [response tokens], before and after the step, NaN where others know
+  std::vector<StepFigures> train(const std::string& batch_path, const std::string& dump);
   // targets: every engine, by id. A failed engine is in the results, not an exception.
   PushFigures push(int64_t version, const std::vector<PushTarget>& targets);
-  // Content checksum of every parameter. Not collective.
-  std::map<std::string, uint64_t> checksums() const;
-  // Writes <dir>/model (a Hugging Face directory) and <dir>/trainer (optimizer state, checksums). Rank 0 alone.
-  void save(const std::string& dir) const;
-  uint64_t checkpoint_bytes() const;  // that save() will take on the disk, but for small files
+  std::vector<PartSum> checksums() const;  // of all parameters that this rank holds. Not collective.
+  std::string replica() const;             // "dp 0, cp 1": the ranks that hold the whole model once. Not collective.
+  // Writes <dir>/model (a Hugging Face directory) and <dir>/trainer (optimizer state, checksums): whole tensors, so
+  // that any layout can go on from them. Rank 0 writes.
+  void save(const std::string& dir);
+  uint64_t checkpoint_bytes() const;  // that save() will take on the disk, but for small files. Not collective.
+
+ protected:
+  // The steps in which a layout can go wrong. Tests override them with wrong rules.
+  virtual model::CollectivesPtr tensor_parallel(std::shared_ptr<model::RankGroup> tp) const;
+  virtual std::unique_ptr<PolicyStep> make_policy_step() const;
+  // Sums gradients over the ranks of this replica that hold the same parameters.
+  virtual void complete_gradients();
+  virtual void sum_tied_embeddings();
+  virtual std::vector<tensor::TensorInfo> pushed_tensors() const;  // in checkpoint order
+  virtual placement::Slot slot_of_push(const placement::Slot& slot) const;
+
+  const RankOptions& options() const { return options_; }
+  const LayoutGroups& groups() const { return groups_; }
+  const placement::TrainerRank& place() const { return options_.plan.ranks[static_cast<size_t>(options_.rank)]; }
+  model::Decoder& decoder() { return *decoder_; }
+  Optimizer& optimizer() { return *optimizer_; }
 
  private:
+  class PlannedRanks;
   class RankSlotGroup;
 
-  std::map<std::string, uint64_t> checkpoint_checksums() const;
+  std::unique_ptr<model::Decoder> make_decoder(std::byte* arena) const;
   void load_weights();
-  void load_checkpoint();
-  // Of this rank's samples; the others' stay 0.
-  std::vector<double> logprobs_of(const model::Decoder& decoder, const BatchView& view,
-                                  const std::vector<rollout::StepSchedule>& steps) const;
-  StepFigures train_step(const BatchView& view, const std::vector<rollout::MicroBatch>& mine,
-                         const std::vector<rollout::MicroBatch>& all, const FixedLogprobs& fixed);
+  void load_optimizer();
+  void check_checkpoint() const;
+  rollout::ScheduleOptions schedule_options(int64_t samples) const;
+  StepFigures train_step(const BatchView& view, const rollout::StepSchedule& step, const FixedLogprobs& fixed);
+  void write_dump(const std::string& folder, const std::vector<double>& before, const std::vector<double>& after);
+  void send_buckets(std::optional<weights::SlotPush>& slot, weights::NetworkPush* network, PushFigures& figures);
+  std::map<std::string, uint64_t> save_weights(const std::string& dir);
+  std::map<std::string, uint64_t> save_moments(const std::string& dir);
 
   RankOptions options_;
+  std::shared_ptr<PlannedRanks> tp_;
   std::unique_ptr<weights::SharedArena> arena_;
   std::unique_ptr<model::Decoder> decoder_;
   std::unique_ptr<Optimizer> optimizer_;
   std::unique_ptr<weights::SharedArena> reference_arena_;
   std::unique_ptr<model::Decoder> reference_;           // without one: null
   std::unique_ptr<model::MeetingPoint> meeting_point_;  // of rank 0
-  std::shared_ptr<model::RankGroup> world_;
-  std::map<int, std::unique_ptr<RankSlotGroup>> slot_groups_;  // of the slots that hold this rank, by engine
+  LayoutGroups groups_;
+  std::unique_ptr<PolicyStep> policy_;
+  std::unique_ptr<WholeTensors> whole_;
+  std::unique_ptr<RankSlotGroup> slot_;            // of the slot that holds this rank; else null
+  std::unique_ptr<weights::SharedArena> staging_;  // a bucket of whole tensors, where the arena lacks some
   http::Client client_;
   std::unique_ptr<weights::NetworkPush> network_push_;
-  std::vector<std::byte> network_staging_;  // one bucket
+  std::vector<std::byte> network_staging_;
+};
+
+// The ranks of this rank's slot. Never the trainer's tensor-parallel group, whose members may be others.
+class TrainerRank::RankSlotGroup final : public weights::SlotGroup {
+ public:
+  RankSlotGroup(placement::Slot slot, std::shared_ptr<model::RankGroup> group)
+      : slot_(slot), group_(std::move(group)) {}
+  const placement::Slot& slot() const { return slot_; }
+  std::vector<std::string> gather(const std::string& mine) override { return group_->gather_strings(mine, 0); }
+  void barrier() override { group_->barrier(); }
+
+ private:
+  placement::Slot slot_;
+  std::shared_ptr<model::RankGroup> group_;  // the leader is its rank 0
 };
 
 }  // namespace vime::trainer

@@ -67,11 +67,9 @@ RankOptions rank_options(const TrainerOptions& options) {
   rank.seed = static_cast<uint64_t>(spec.seed);
   const algo::LrSchedule schedule{algo::parse_lr_decay_style(spec.trainer.lr_decay_style), spec.trainer.lr,
                                   spec.trainer.min_lr, spec.trainer.lr_warmup_iters, spec.trainer.lr_decay_iters};
-  rank.optimizer = {schedule,
-                    spec.trainer.adam_beta1,
-                    spec.trainer.adam_beta2,
-                    spec.trainer.adam_eps,
-                    spec.trainer.weight_decay,
+  rank.optimizer = {OptimizerType::adam,     schedule,
+                    spec.trainer.adam_beta1, spec.trainer.adam_beta2,
+                    spec.trainer.adam_eps,   spec.trainer.weight_decay,
                     spec.trainer.clip_grad};
   const bool supervised = spec.algorithm.loss_type == "sft";
   rank.policy.loss.type =
@@ -99,7 +97,7 @@ Json number(double value) {
 }
 
 Json figures_json(const StepFigures& figures) {
-  const algo::LossTerms& terms = figures.terms;
+  const algo::LossTerms& terms = figures.policy.terms;
   return {{"sums",
            {{"train/loss", number(terms.loss)},
             {"train/pg_loss", number(terms.pg_loss)},
@@ -108,8 +106,8 @@ Json figures_json(const StepFigures& figures) {
             {"train/ppo_kl", number(terms.ppo_kl)},
             {"train/ppo_kl_abs", number(terms.ppo_kl_abs)},
             {"train/train_rollout_logprob_abs_diff", number(terms.train_rollout_logprob_abs_diff)},
-            {"train/entropy_loss", number(figures.entropy)},
-            {"rollout/log_probs", number(figures.logprob)},
+            {"train/entropy_loss", number(figures.policy.entropy)},
+            {"rollout/log_probs", number(figures.policy.logprob)},
             {"train/tokens", figures.tokens}}},
           {"same",
            {{"train/grad_norm", number(figures.grad_norm)},
@@ -125,7 +123,8 @@ Json handle_setup(TrainerRank& rank, const Json& body) {
 
 Json handle_train(TrainerRank& rank, const Json& body) {
   Json steps = Json::array();
-  for (const StepFigures& figures : rank.train(json_string(body, "batch", "/train")))
+  for (const StepFigures& figures :
+       rank.train(json_string(body, "batch", "/train"), json_string(body, "dump", "/train")))
     steps.push_back(figures_json(figures));
   return {{"steps", steps}};
 }
@@ -144,9 +143,11 @@ Json handle_push(TrainerRank& rank, const Json& body) {
   }
   Json reply = {{"results", results}, {"prepare_s", figures.prepare_s}, {"extra_bytes", figures.extra_bytes}};
   if (json_bool(body, "checksums", "/push")) {
-    Json sums = Json::object();
-    for (const auto& [name, sum] : rank.checksums()) sums[name] = hex(sum);
-    reply["checksums"] = sums;
+    reply["replica"] = rank.replica();
+    reply["parts"] = Json::array();
+    for (const PartSum& part : rank.checksums()) {
+      reply["parts"].push_back({{"name", part.name}, {"copy", part.copy}, {"sum", hex(part.sum)}});
+    }
   }
   return reply;
 }
@@ -187,13 +188,15 @@ TrainerOptions trainer_options(const Json& json) {
           static_cast<int>(json_int(json, "rank", what)), json_string(json, "checkpoint", what)};
 }
 
-int serve_trainer(const TrainerOptions& options) {
+int serve_trainer(const TrainerOptions& options, const MakeRank& make_rank) {
   proc::set_title("vime trainer " + std::to_string(options.rank) + " " + options.run_id);
   proc::watch_interrupts();
   // One thread per virtual device: the devices share the machine's cores, and results do not depend on how many there
   // are.
   model::limit_threads(1);
-  TrainerRank rank(rank_options(options));
+  const std::unique_ptr<TrainerRank> made =
+      make_rank ? make_rank(rank_options(options)) : std::make_unique<TrainerRank>(rank_options(options));
+  TrainerRank& rank = *made;
   CommandQueue queue;
   http::ServerOptions server_options;
   server_options.token = options.token;

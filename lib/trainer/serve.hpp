@@ -2,17 +2,20 @@
 // Commands run one after another in the order of their arrival; each is answered when it has been done.
 //   GET  /health                       200 once the weights are there
 //   POST /setup  {"meeting_host", "meeting_port"}                        {}
-//   POST /train  {"batch": path}                                     {"steps": [figures]}
+//   POST /train  {"batch": path, "dump": folder or ""}               {"steps": [figures]}
 //   POST /push   {"version", "engines": [{"id","url","token","init"}], "checksums": bool}
-//                                      {"results": [{"engine","error"}], "prepare_s", "extra_bytes", "checksums":
-//                                      {name: hex}}
+//                                      {"results": [{"engine","error"}], "prepare_s", "extra_bytes", "replica",
+//                                      "parts": [{"name","copy","sum": hex}]}
 //   POST /save   {"dir"}                                             {}
 //   POST /checkpoint_bytes {}                                        {"bytes"}
 #pragma once
 
+#include <functional>
+#include <memory>
 #include <string>
 
 #include "base/json.hpp"
+#include "trainer/rank.hpp"
 
 namespace vime::trainer {
 
@@ -26,7 +29,10 @@ struct TrainerOptions {
 
 TrainerOptions trainer_options(const Json& json);
 
+// Makes the rank that is served; tests make one with a planted fault.
+using MakeRank = std::function<std::unique_ptr<TrainerRank>(RankOptions)>;
+
 // Serves until SIGTERM. Returns the exit status.
-int serve_trainer(const TrainerOptions& options);
+int serve_trainer(const TrainerOptions& options, const MakeRank& make_rank = {});
 
 }  // namespace vime::trainer

@@ -101,17 +101,20 @@ std::map<std::string, uint64_t> EngineClient::checksums() {
   return parse_checksums(parse_json(post("/weight_checker", {{"action", "checksum"}}, timeout_).body, what), what);
 }
 
+uint64_t parse_checksum(const std::string& text, const std::string& what) {
+  uint64_t sum = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), sum, 16);
+  if (error != std::errc() || end != text.data() + text.size()) {
+    throw Error(ErrorKind::process_failed, what + " is no hexadecimal number: " + text);
+  }
+  return sum;
+}
+
 std::map<std::string, uint64_t> parse_checksums(const Json& reply, const std::string& what) {
   std::map<std::string, uint64_t> sums;
   const Json& named = json_member(reply, "checksums", what);
   for (const auto& [name, unused] : named.items()) {
-    const std::string text = json_string(named, name, what);
-    uint64_t sum = 0;
-    const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), sum, 16);
-    if (error != std::errc() || end != text.data() + text.size()) {
-      throw Error(ErrorKind::process_failed, what + ": checksum of " + name + " is no hexadecimal number: " + text);
-    }
-    sums[name] = sum;
+    sums[name] = parse_checksum(json_string(named, name, what), what + ": checksum of " + name);
   }
   return sums;
 }

@@ -62,7 +62,9 @@ class EngineClient {
   std::chrono::milliseconds control_timeout_;
 };
 
-// {"checksums": {name: 16 hexadecimal digits}} of an engine's or a trainer rank's reply; `what` names it in errors.
+// 16 hexadecimal digits; `what` names them in errors.
+uint64_t parse_checksum(const std::string& text, const std::string& what);
+// {"checksums": {name: 16 hexadecimal digits}} of an engine's reply or a checkpoint; `what` names it in errors.
 std::map<std::string, uint64_t> parse_checksums(const Json& reply, const std::string& what);
 
 }  // namespace vime::weights

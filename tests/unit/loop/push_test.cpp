@@ -20,6 +20,7 @@ struct StandInEngine {
   http::Server server{{}};
   std::string version = "default";
   std::string checksum = "00000000000000aa";
+  Json others = Json::object();  // checksums of other parameters
   bool paused = false;
   int resumes = 0;
 
@@ -39,17 +40,26 @@ struct StandInEngine {
       return Json{{"status", "resumed"}};
     });
     say("GET", "/weight_info", [this] { return Json{{"weight_version", version}}; });
-    say("POST", "/weight_checker", [this] { return Json{{"checksums", {{"w", checksum}}}}; });
+    say("POST", "/weight_checker", [this] {
+      Json sums = others;
+      sums["w"] = checksum;
+      return Json{{"checksums", sums}};
+    });
     server.start();
   }
 };
+
+Json part(const std::string& name, int copy, const std::string& sum) {
+  return {{"name", name}, {"copy", copy}, {"sum", sum}};
+}
 
 // Engines and two trainer ranks; rank 0 pushes all engines.
 struct Scene {
   std::vector<std::unique_ptr<StandInEngine>> engines;
   http::Server ranks[2] = {http::Server({}), http::Server({})};
   std::string push_error;
-  std::string rank_checksum[2] = {"00000000000000aa", "00000000000000aa"};
+  std::string replica[2] = {"dp 0, cp 0", "dp 1, cp 0"};
+  Json parts[2] = {{part("w", 0, "00000000000000aa")}, {part("w", 0, "00000000000000aa")}};
   bool engines_take_version = true;
   bool leave_out_last = false;
   http::Client client;
@@ -84,7 +94,11 @@ struct Scene {
       if (engines_take_version && !failed) engines[i]->version = std::to_string(body.at("version").get<int64_t>());
       results.push_back({{"engine", i}, {"error", failed ? push_error : ""}});
     }
-    return {{"results", results}, {"prepare_s", 0.5}, {"extra_bytes", 7}, {"checksums", {{"w", rank_checksum[rank]}}}};
+    return {{"results", results},
+            {"prepare_s", 0.5},
+            {"extra_bytes", 7},
+            {"replica", replica[rank]},
+            {"parts", parts[rank]}};
   }
 
   // "" or what the push threw, with its exit status.
@@ -132,18 +146,36 @@ TEST_CASE("planted.an engine on another version ends the run with status 3, whic
 }
 
 TEST_CASE("contents that differ on an engine or a trainer rank end the run with status 3 when they are compared") {
-  for (const char* who : {"engine", "rank"}) {
+  for (const std::string who : {"engine 1", "trainer (dp 1, cp 0)"}) {
     Scene scene(2);
-    if (std::string(who) == "engine") scene.engines[1]->checksum = "00000000000000ab";
-    if (std::string(who) == "rank") scene.rank_checksum[1] = "00000000000000ab";
+    if (who == "engine 1") {
+      scene.engines[1]->checksum = "00000000000000ab";
+    } else {
+      scene.parts[1] = {part("w", 0, "00000000000000ab")};
+    }
     WeightPush blind(*scene.fleet, *scene.trainers, weights::VersionLedger(), false);
     CHECK(scene.error_of(blind, 0) == "");
     WeightPush push(*scene.fleet, *scene.trainers, weights::VersionLedger(), true);
     const std::string error = scene.error_of(push, 3);
-    CHECK(error.find(std::string(who) + (std::string(who) == "rank" ? " 1" : " 1") + ": contents differ") !=
-          std::string::npos);
+    CHECK(error.find(who + ": contents differ") != std::string::npos);
     CHECK(push.committed() == 0);
   }
+}
+
+TEST_CASE("parts of the ranks of one replica add up, modulo 2^64, and their copies are held against the whole") {
+  Scene scene(1);
+  scene.replica[1] = scene.replica[0];
+  scene.parts[0] = {part("w", 0, "ffffffffffffffff"), part("norm", 0, "0000000000000007")};
+  scene.parts[1] = {part("w", 0, "00000000000000ab"), part("norm", 1, "0000000000000007")};
+  scene.engines[0]->others = {{"norm", "0000000000000007"}};
+  WeightPush push(*scene.fleet, *scene.trainers, weights::VersionLedger(), true);
+  CHECK(scene.error_of(push, 0) == "");
+  scene.parts[1][1] = part("norm", 1, "0000000000000008");
+  CHECK(scene.error_of(push, 3).find("trainer (dp 0, cp 0, copy 1): contents differ from the trainer's in 1 of 1 "
+                                     "parameters, first norm") != std::string::npos);
+  scene.parts[1] = {part("norm", 1, "0000000000000007")};
+  CHECK(scene.error_of(push, 3).find("engine 0: contents differ from the trainer's in 1 of 2 parameters, first w") !=
+        std::string::npos);
 }
 
 TEST_CASE("an engine that failed or was left out ends the run with status 4, and its number is never used again") {

@@ -8,6 +8,7 @@
 #include "base/error.hpp"
 #include "base/files.hpp"
 #include "base/random.hpp"
+#include "model/checkpoint.hpp"
 #include "model/decoder.hpp"
 #include "trainer/optimizer.hpp"
 #include "trainer/policy_step.hpp"
@@ -51,8 +52,19 @@ rollout::TrainBatch make_batch() {
 
 const rollout::MicroBatch kAll = {0, 1, 2, 3, 4, 5};
 
+std::vector<double> logprobs_of(const TinyModel& model, const BatchView& view, double temperature = 1.0) {
+  PolicyOptions options;
+  options.temperature = temperature;
+  return PolicyStep(options).logprobs(model.decoder, view, std::vector<rollout::MicroBatch>{kAll});
+}
+
 FixedLogprobs old_of(const TinyModel& model, const BatchView& view, double temperature = 1.0) {
-  return {response_logprobs(model.decoder, view, kAll, temperature), {}};
+  return {logprobs_of(model, view, temperature), {}};
+}
+
+PolicyFigures backward(const model::Decoder& decoder, const BatchView& view, const rollout::MicroBatch& samples,
+                       const FixedLogprobs& fixed, double denominator, const PolicyOptions& options) {
+  return PolicyStep(options).backward(decoder, view, std::vector<rollout::MicroBatch>{samples}, fixed, denominator);
 }
 
 double denominator_of(const rollout::TrainBatch& batch) {
@@ -184,7 +196,7 @@ TEST_CASE("supervised training follows the mean log-prob of the responses and ne
   Optimizer optimizer(model.decoder, {});
   const auto result = backward(model.decoder, view, kAll, {}, denominator_of(batch), options);
   // By hand: each sample's mean negative log-prob over its masked tokens, added up and divided by the six samples.
-  const std::vector<double> logprobs = response_logprobs(model.decoder, view, kAll, 1.0);
+  const std::vector<double> logprobs = logprobs_of(model, view);
   double expected = 0.0;
   for (size_t i = 0; i < 6; ++i) {
     double sum = 0.0, tokens = 0.0;
@@ -216,7 +228,7 @@ TEST_CASE("the KL to the reference model is zero for the same weights and moves 
   const auto same = backward(model.decoder, view, kAll, fixed, denominator_of(batch), options);
   CHECK(same.terms.kl_loss == 0.0);
   CHECK(torch::equal(optimizer.flat_gradient(), without));
-  fixed.reference = response_logprobs(other.decoder, view, kAll, 1.0);
+  fixed.reference = logprobs_of(other, view);
   optimizer.zero_gradient();
   const auto different = backward(model.decoder, view, kAll, fixed, denominator_of(batch), options);
   CHECK(different.terms.kl_loss > 1e-3);
@@ -242,10 +254,19 @@ TEST_CASE("an optimizer that was saved and read goes on bit by bit, and another 
   train(whole, 0, 8);
   Optimizer first(halved.decoder, options);
   train(first, 0, 5);
-  first.save(file);
+  std::vector<torch::Tensor> moments;
+  std::vector<tensor::TensorView> views;
+  for (const std::string& name : first.moment_names()) {
+    moments.push_back(first.whole_moment(name));
+    for (const arch::ArenaEntry& entry : halved.decoder.layout().entries) {
+      views.push_back({{name + "." + entry.parameter.full.name, tensor::DType::f32, entry.shard.shape},
+                       static_cast<const std::byte*>(moments.back().data_ptr()) + entry.offset});
+    }
+  }
+  tensor::write_safetensors(file, views, first.counters());
   std::memcpy(resumed.arena.data(), halved.arena.data(), halved.arena.size());
   Optimizer second(resumed.decoder, options);
-  second.load(file);
+  second.load(tensor::SafetensorsFile(file));
   CHECK(second.steps() == 5);
   train(second, 5, 8);
   CHECK(std::memcmp(resumed.arena.data(), unbroken.arena.data(), unbroken.arena.size()) == 0);
@@ -254,5 +275,5 @@ TEST_CASE("an optimizer that was saved and read goes on bit by bit, and another 
   std::vector<std::byte> arena(arch::arena_layout(config, tensor::DType::f32, 0, 1).total_bytes);
   model::Decoder larger(config, tensor::DType::f32, model::single_rank(), arena.data());
   Optimizer other(larger, options);
-  CHECK_THROWS_WITH_AS(other.load(file), doctest::Contains("expected float32"), Error);
+  CHECK_THROWS_WITH_AS(other.load(tensor::SafetensorsFile(file)), doctest::Contains("expected float32"), Error);
 }

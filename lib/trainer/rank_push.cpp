@@ -1,0 +1,132 @@
+// What a rank does for a push: bucket by bucket, whole tensors go to the engine of its slot and, from rank 0, to the
+// engines on the network.
+#include <algorithm>
+#include <utility>
+
+#include "base/error.hpp"
+#include "trainer/rank.hpp"
+#include "weights/bucket.hpp"
+#include "weights/checksum.hpp"
+
+namespace vime::trainer {
+namespace {
+
+std::vector<weights::PlacedTensor> placed_tensors(const arch::ArenaLayout& layout,
+                                                  const std::vector<tensor::TensorInfo>& wanted) {
+  std::vector<weights::PlacedTensor> tensors;
+  for (const tensor::TensorInfo& info : wanted) {
+    const auto found = std::find_if(layout.entries.begin(), layout.entries.end(), [&](const arch::ArenaEntry& entry) {
+      return entry.parameter.full.name == info.name;
+    });
+    VIME_CHECK(found != layout.entries.end(), info.name + " is not in this rank's arena");
+    tensors.push_back({info, found->offset});
+  }
+  return tensors;
+}
+
+uint64_t largest(const std::vector<weights::Bucket>& buckets) {
+  uint64_t bytes = 1;
+  for (const weights::Bucket& bucket : buckets) bytes = std::max(bytes, bucket.bytes);
+  return bytes;
+}
+
+}  // namespace
+
+std::vector<tensor::TensorInfo> TrainerRank::pushed_tensors() const {
+  return whole_->tensors();
+}
+
+placement::Slot TrainerRank::slot_of_push(const placement::Slot& slot) const {
+  return slot;
+}
+
+PushFigures TrainerRank::push(int64_t version, const std::vector<PushTarget>& targets) {
+  std::vector<std::unique_ptr<weights::EngineClient>> engines;
+  for (const PushTarget& target : targets) {
+    engines.push_back(std::make_unique<weights::EngineClient>(client_, target.address, options_.transfer_timeout));
+  }
+  std::optional<weights::SlotPush> slot;
+  if (slot_) {
+    const auto engine = static_cast<size_t>(slot_->slot().engine);
+    weights::SlotPushOptions options;
+    options.slot = slot_of_push(slot_->slot());
+    options.rank = options_.rank;
+    options.uuid = options_.plan.devices[static_cast<size_t>(place().device)].uuid;
+    options.group = slot_.get();
+    options.engine = engines[engine].get();
+    options.version = version;
+    options.init_needed = targets[engine].init_needed;
+    slot.emplace(std::move(options));
+    slot->start();
+  }
+  std::vector<weights::NetworkTarget> network_targets;
+  for (const placement::Engine& engine : options_.plan.engines) {
+    const auto at = static_cast<size_t>(engine.id);
+    if (options_.over_network[at])
+      network_targets.push_back({engines[at].get(), engine.count, targets[at].init_needed});
+  }
+  const bool is_source = options_.rank == 0 && !network_targets.empty();
+  if (is_source && !network_push_) {
+    network_push_ = std::make_unique<weights::NetworkPush>(options_.host, options_.token, options_.transfer_timeout);
+  }
+  if (is_source) network_push_->start(network_targets, version);
+
+  PushFigures figures;
+  send_buckets(slot, is_source ? network_push_.get() : nullptr, figures);
+  if (slot) {
+    if (const std::optional<weights::EngineResult> result = slot->finish()) figures.results.push_back(*result);
+  }
+  if (is_source) {
+    for (const weights::EngineResult& result : network_push_->finish()) figures.results.push_back(result);
+  }
+  return figures;
+}
+
+// A rank whose arena holds whole tensors lets engines read from it; any other gathers each bucket into the staging
+// first, which all ranks do together, whether they have a slot or not.
+void TrainerRank::send_buckets(std::optional<weights::SlotPush>& slot, weights::NetworkPush* network,
+                               PushFigures& figures) {
+  const std::vector<tensor::TensorInfo> tensors = pushed_tensors();
+  const std::vector<weights::Bucket> buckets = weights::pack_buckets(tensors, options_.buffer_bytes);
+  if (whole_->needed()) {
+    if (!staging_ || staging_->bytes() < largest(buckets)) {
+      staging_ = std::make_unique<weights::SharedArena>(largest(buckets));
+    }
+    for (const weights::Bucket& bucket : buckets) {
+      whole_->gather(bucket, arena_->data(), staging_->data());
+      if (slot) slot->send(bucket, staging_->handle(), 0, staging_->bytes(), weights::Lifetime::bucket);
+      if (network != nullptr) network->send(bucket, staging_->data());
+    }
+    figures.extra_bytes = staging_->bytes();
+    return;
+  }
+  const std::vector<weights::PlacedTensor> placed = placed_tensors(decoder_->layout(), tensors);
+  if (slot) {
+    for (const weights::Bucket& bucket : weights::arena_buckets(placed, options_.buffer_bytes)) {
+      slot->send(bucket, arena_->handle(), 0, arena_->bytes(), weights::Lifetime::push);
+    }
+  }
+  if (network == nullptr) return;
+  std::vector<tensor::TensorView> views;
+  for (const weights::PlacedTensor& tensor : placed) views.push_back({tensor.info, arena_->data() + tensor.offset});
+  std::span<const tensor::TensorView> left = views;
+  network_staging_.resize(largest(buckets));
+  for (const weights::Bucket& bucket : buckets) {
+    weights::pack_bucket(bucket, left, network_staging_.data());
+    network->send(bucket, network_staging_.data());
+  }
+  figures.extra_bytes = network_staging_.size();
+}
+
+std::vector<PartSum> TrainerRank::checksums() const {
+  std::vector<PartSum> sums;
+  for (const arch::ArenaEntry& entry : decoder_->layout().entries) {
+    const arch::Shard& shard = entry.shard;
+    sums.push_back({entry.parameter.full.name, shard.copy,
+                    weights::part_checksum(entry.parameter.full, shard.dim, shard.begin, shard.end,
+                                           arena_->data() + entry.offset)});
+  }
+  return sums;
+}
+
+}  // namespace vime::trainer

@@ -1,0 +1,167 @@
+// Trainer ranks of a layout as threads of the test, and what they computed put together.
+#pragma once
+
+#include <exception>
+#include <functional>
+#include <map>
+#include <memory>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "base/files.hpp"
+#include "base/random.hpp"
+#include "rollout/train_batch.hpp"
+#include "tensor/safetensors.hpp"
+#include "trainer/rank.hpp"
+
+namespace vime::trainer {
+
+struct LayoutOfTest {
+  int tp = 1, pp = 1, cp = 1, dp = 1;
+  int size() const { return tp * pp * cp * dp; }
+  std::string name() const {
+    return "tp " + std::to_string(tp) + " pp " + std::to_string(pp) + " cp " + std::to_string(cp) + " dp " +
+           std::to_string(dp);
+  }
+};
+
+// Eight heads over four key/value heads, five layers, an odd vocabulary: everything that a cut can get wrong.
+inline arch::ModelConfig parallel_config(bool tied) {
+  arch::ModelConfig config = arch::preset("tiny", 37);
+  config.hidden_size = 32;
+  config.intermediate_size = 48;
+  config.num_hidden_layers = 5;
+  config.num_attention_heads = 8;
+  config.num_key_value_heads = 4;
+  config.head_dim = 8;
+  config.max_position_embeddings = 64;
+  config.tie_word_embeddings = tied;
+  if (!tied) {  // a Qwen2: biases instead of norms of q and k
+    config.architecture = "Qwen2ForCausalLM";
+    config.model_type = "qwen2";
+    config.qk_norm = false;
+    config.qkv_bias = true;
+  }
+  return config;
+}
+
+// Sixteen samples of 2 to 50 tokens, some with a masked token, one wholly masked, one without a response.
+inline rollout::TrainBatch parallel_batch() {
+  rollout::TrainBatch batch;
+  const int64_t prompts[] = {1, 2, 3, 5, 9, 14, 20, 4};
+  const int64_t responses[] = {1, 3, 2, 0, 11, 7, 30, 5};
+  for (int64_t i = 0; i < 16; ++i) {
+    const int64_t prompt = prompts[i % 8], response = responses[(i + i / 8) % 8];
+    batch.sample_indices.push_back(i);
+    batch.group_ids.push_back(i / 4);
+    batch.prompt_ids.push_back(i / 4);
+    batch.lengths.push_back(prompt + response);
+    batch.response_lengths.push_back(response);
+    batch.weight_versions_first.push_back(0);
+    batch.weight_versions_last.push_back(0);
+    batch.has_reward.push_back(1);
+    batch.rewards.push_back(0.0);
+    batch.advantages.push_back(i % 3 == 0 ? 0.9 : -0.6);
+    for (int64_t t = 0; t < prompt + response; ++t) {
+      batch.tokens.push_back(static_cast<int64_t>(mix_key(5, static_cast<uint64_t>(i), static_cast<uint64_t>(t)) % 37));
+    }
+    for (int64_t t = 0; t < response; ++t) {
+      batch.loss_mask.push_back(i == 5 || (i == 6 && t % 3 == 1) ? 0 : 1);
+      batch.rollout_logprobs.push_back(-3.5);
+    }
+  }
+  return batch;
+}
+
+inline RankOptions options_of(const LayoutOfTest& layout, const arch::ModelConfig& config) {
+  RankOptions options;
+  placement::Request request;
+  request.nodes = {layout.size()};
+  request.actor_num_gpus_per_node = layout.size();
+  request.rollout_num_gpus = layout.size();
+  request.tensor_model_parallel_size = layout.tp;
+  request.pipeline_model_parallel_size = layout.pp;
+  request.context_parallel_size = layout.cp;
+  options.plan = placement::make_plan(request);
+  options.over_network.assign(options.plan.engines.size(), false);
+  options.config = config;
+  options.seed = 11;
+  options.token = "secret";
+  options.optimizer.schedule.lr = 0.05;
+  options.optimizer.eps = 1e-2;
+  options.policy.entropy_coef = 0.02;
+  options.policy.temperature = 0.9;
+  options.max_tokens_per_gpu = 70;
+  options.global_batch_size = 16;
+  options.buffer_bytes = 8000;
+  options.meeting_timeout = options.transfer_timeout = std::chrono::seconds(60);
+  return options;
+}
+
+using MakeTestRank = std::function<std::unique_ptr<TrainerRank>(RankOptions)>;
+
+// Makes every rank and calls `body` on each, on a thread of its own; rethrows what the first threw.
+inline void run_layout(const RankOptions& common, const std::function<void(TrainerRank&)>& body,
+                       const MakeTestRank& make = {}) {
+  const size_t size = common.plan.ranks.size();
+  std::vector<std::unique_ptr<TrainerRank>> ranks;
+  for (size_t rank = 0; rank < size; ++rank) {
+    RankOptions options = common;
+    options.rank = static_cast<int>(rank);
+    ranks.push_back(make ? make(options) : std::make_unique<TrainerRank>(options));
+  }
+  const uint16_t port = ranks.front()->meeting_port();
+  std::vector<std::exception_ptr> errors(size);
+  std::vector<std::thread> threads;
+  for (size_t rank = 0; rank < size; ++rank) {
+    threads.emplace_back([&, rank] {
+      try {
+        ranks[rank]->setup("127.0.0.1", port);
+        body(*ranks[rank]);
+      } catch (...) {
+        errors[rank] = std::current_exception();
+      }
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+  for (const std::exception_ptr& error : errors) {
+    if (error) std::rethrow_exception(error);
+  }
+}
+
+// What the ranks of a layout dumped, whole: by tensor name, as floats, from the ranks that own each part.
+inline std::map<std::string, std::vector<double>> read_dump(const fs::path& folder, const RankOptions& options) {
+  std::map<std::string, std::vector<double>> whole;
+  const placement::Layout& layout = options.plan.layout;
+  for (const placement::TrainerRank& rank : options.plan.ranks) {
+    const tensor::SafetensorsFile file(folder / ("rank_" + std::to_string(rank.rank) + ".safetensors"));
+    const arch::ArenaLayout parts = arch::arena_layout(options.config, tensor::DType::f32, rank.tp_rank, layout.tp,
+                                                       arch::stage_of(options.config, rank.pp_rank, layout.pp));
+    for (const arch::ArenaEntry& entry : parts.entries) {
+      for (const std::string kind : {"grad.", "weight."}) {
+        const tensor::TensorInfo& info = entry.parameter.full;
+        std::vector<float> values(static_cast<size_t>(tensor::element_count(info.shape)), 0.0f);
+        arch::place_shard(file.find(kind + info.name).data, info, entry.shard,
+                          reinterpret_cast<std::byte*>(values.data()));
+        std::vector<double>& sum = whole[kind + info.name];
+        sum.resize(values.size());
+        if (!entry.shard.owner() || rank.dp_rank > 0 || rank.cp_rank > 0) continue;
+        for (size_t i = 0; i < values.size(); ++i) sum[i] += values[i];
+      }
+    }
+    for (const std::string name : {"logprobs", "logprobs_after"}) {
+      const tensor::TensorView& view = file.find(name);
+      std::vector<double>& known = whole[name];
+      known.resize(static_cast<size_t>(view.info.shape[0]), 0.0);
+      const auto* values = reinterpret_cast<const double*>(view.data);
+      if (rank.tp_rank > 0 || rank.cp_rank > 0) continue;
+      for (size_t i = 0; i < known.size(); ++i) {
+        if (values[i] == values[i]) known[i] += values[i];
+      }
+    }
+  }
+  return whole;
+}
+
+}  // namespace vime::trainer
