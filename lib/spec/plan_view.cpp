@@ -47,17 +47,20 @@ std::string aligned(const Rows& rows, size_t most_rows, const std::string& what)
 }
 
 Rows node_rows(const placement::Plan& plan, const std::vector<int64_t>& nodes) {
+  std::vector<int64_t> ranks(nodes.size()), workers(nodes.size());
+  const auto node_of = [&plan](int device) {
+    return static_cast<size_t>(plan.devices[static_cast<size_t>(device)].node);
+  };
+  for (const placement::TrainerRank& rank : plan.ranks) ++ranks[node_of(rank.device)];
+  for (const placement::Engine& engine : plan.engines) {
+    for (int device = engine.start; device < engine.start + engine.count; ++device) ++workers[node_of(device)];
+  }
   Rows rows;
   int first = 0;
   for (size_t node = 0; node < nodes.size(); ++node) {
     const int count = static_cast<int>(nodes[node]);
-    const int ranks = std::clamp(static_cast<int>(plan.ranks.size()) - first, 0, count);
-    int workers = 0;
-    for (const placement::Engine& engine : plan.engines) {
-      workers += std::max(0, std::min(engine.start + engine.count, first + count) - std::max(engine.start, first));
-    }
     rows.push_back({"node " + text(static_cast<int64_t>(node)), span_text("device", first, count),
-                    counted(ranks, "trainer rank"), counted(workers, "engine worker")});
+                    counted(ranks[node], "trainer rank"), counted(workers[node], "engine worker")});
     first += count;
   }
   return rows;

@@ -35,6 +35,14 @@ TEST_CASE("the plan's JSON says which engine is led by whom and fed how") {
   CHECK(json["ranks"][1]["first_layer"].is_null());
 }
 
+TEST_CASE("the table counts the ranks and engine workers of each node") {
+  const ExperimentSpec spec =
+      sound_with({"placement.nodes=[2, 4]", "placement.rollout_num_gpus=6", "placement.rollout_num_gpus_per_engine=2"});
+  const std::string table = plan_table(spec, plan_of(spec));
+  CHECK(contains(table, "  node 0  devices 0-1  2 trainer ranks  2 engine workers\n"));
+  CHECK(contains(table, "  node 1  devices 2-5  0 trainer ranks  4 engine workers\n"));
+}
+
 TEST_CASE("a chosen transport holds for all engines") {
   const ExperimentSpec spec = sound_with({"weight_sync.transport=tcp"});
   for (const auto& engine : plan_of(spec).engines) CHECK(transport_of(spec, engine) == "tcp");
