@@ -19,9 +19,9 @@ struct PlanOptions {
 int plan_command(const PlanOptions& options) {
   const spec::ExperimentSpec spec = spec::load(options.spec.config, options.spec.overrides);
   const loop::Prepared prepared = loop::prepare(spec, "");
-  const spec::DeviceMemory memory = spec::device_memory(spec, prepared.config);
-  const std::string text = options.json ? spec::plan_json(spec, prepared.plan, memory, false).dump(2) + "\n"
-                                        : spec::plan_table(spec, prepared.plan, memory);
+  const spec::ModelPlan model = spec::model_plan(spec, prepared.config);
+  const std::string text = options.json ? spec::plan_json(spec, prepared.plan, model, false).dump(2) + "\n"
+                                        : spec::plan_table(spec, prepared.plan, model);
   std::fwrite(text.data(), 1, text.size(), stdout);
   return 0;
 }

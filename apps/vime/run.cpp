@@ -28,7 +28,7 @@ struct RunArguments {
 int dry_run(const spec::ExperimentSpec& spec) {
   const loop::Prepared prepared = loop::prepare(spec, "");
   const std::string text =
-      spec::to_yaml(spec) + "\n" + spec::plan_table(spec, prepared.plan, spec::device_memory(spec, prepared.config));
+      spec::to_yaml(spec) + "\n" + spec::plan_table(spec, prepared.plan, spec::model_plan(spec, prepared.config));
   std::fwrite(text.data(), 1, text.size(), stdout);
   return 0;
 }

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstring>
 
+#include "arch/parallel_sizes.hpp"
 #include "base/error.hpp"
 
 namespace vime::arch {
@@ -67,18 +68,10 @@ void add_layer(Builder& build, const ModelConfig& config, const std::string& pre
   build.linear(prefix + "mlp.down_proj", hidden, config.intermediate_size, Cut::columns, config.mlp_bias);
 }
 
-[[noreturn]] void refuse_cut(const Parameter& parameter, int64_t units, const char* what, int tp_size) {
-  throw Error(ErrorKind::refused,
-              parameter.full.name + ": " + std::to_string(units) + " " + what + " cannot be cut over " +
-                  std::to_string(tp_size) + " tensor-parallel ranks",
-              "use a tensor-parallel size that divides " + std::to_string(units));
-}
-
 void cut_evenly(const Parameter& parameter, int tp_rank, int tp_size, Shard& shard) {
   const int64_t size = parameter.full.shape[static_cast<std::size_t>(shard.dim)];
-  const bool heads = parameter.rows_per_head > 0;
-  const int64_t units = heads ? size / parameter.rows_per_head : size;
-  if (units % tp_size != 0) refuse_cut(parameter, units, heads ? "attention heads" : "intermediate rows", tp_size);
+  const int64_t units = parameter.rows_per_head > 0 ? size / parameter.rows_per_head : size;
+  VIME_CHECK(units % tp_size == 0, parameter.full.name + " is cut over " + std::to_string(tp_size) + " ranks");
   shard.begin = size / tp_size * tp_rank;
   shard.end = shard.begin + size / tp_size;
 }
@@ -86,7 +79,7 @@ void cut_evenly(const Parameter& parameter, int tp_rank, int tp_size, Shard& sha
 void cut_kv_heads(const Parameter& parameter, int tp_rank, int tp_size, Shard& shard) {
   const int64_t heads = parameter.full.shape[0] / parameter.rows_per_head;
   if (heads % tp_size == 0) return cut_evenly(parameter, tp_rank, tp_size, shard);
-  if (tp_size % heads != 0) refuse_cut(parameter, heads, "key/value heads", tp_size);
+  VIME_CHECK(tp_size % heads == 0, parameter.full.name + " is shared by " + std::to_string(tp_size) + " ranks");
   const int sharers = static_cast<int>(tp_size / heads);
   shard.begin = tp_rank / sharers * parameter.rows_per_head;
   shard.end = shard.begin + parameter.rows_per_head;
@@ -130,12 +123,8 @@ uint64_t parameter_bytes(const ModelConfig& config, tensor::DType dtype) {
 
 Stage stage_of(const ModelConfig& config, int rank, int size) {
   VIME_CHECK(size > 0 && rank >= 0 && rank < size, "stage " + std::to_string(rank) + " of " + std::to_string(size));
+  require_pipeline_parallel(config, size);
   const int64_t layers = config.num_hidden_layers;
-  if (layers < size) {
-    throw Error(ErrorKind::refused,
-                std::to_string(layers) + " layers cannot be cut into " + std::to_string(size) + " pipeline stages",
-                "use a pipeline-parallel size of at most " + std::to_string(layers));
-  }
   const int64_t part = layers / size;
   const int64_t larger = layers % size;  // stages that have one layer more
   Stage stage{rank, size, 0, 0};
@@ -192,6 +181,7 @@ ArenaLayout arena_layout(const ModelConfig& config, tensor::DType dtype, int tp_
 }
 
 ArenaLayout arena_layout(const ModelConfig& config, tensor::DType dtype, int tp_rank, int tp_size, const Stage& stage) {
+  require_tensor_parallel(config, tp_size);
   ArenaLayout layout;
   for (Parameter& parameter : parameters(config, dtype)) {
     if (!holds(stage, parameter, config)) continue;

@@ -63,11 +63,11 @@ struct Shard {
   bool owner() const { return copy == 0; }  // sums over shards count owners only
 };
 
-// Throws Error{refused} when tp_size does not divide the heads (or kv heads neither divide nor are divided by it, or
-// intermediate size).
+// The size is one that the model can be cut into (parallel_sizes.hpp).
 Shard shard_of(const Parameter& parameter, int tp_rank, int tp_size);
 
-// A rank's shards, one behind the other, each at a multiple of 64 bytes.
+// A rank's shards, one behind the other, each at a multiple of 64 bytes. Error{refused} for a tensor-parallel size that
+// the model cannot be cut into.
 struct ArenaEntry {
   Parameter parameter;
   Shard shard;

@@ -147,8 +147,8 @@ void write_records(const Prepared& prepared, const RunDirectory& directory, cons
   if (fs::exists(directory.spec(), ignored)) tell_changes(read_file(directory.spec()), yaml);
   write_file_atomic(directory.spec(), yaml);
   write_file_atomic(directory.logs() / "spec.yaml", yaml);  // this attempt's, when a later one has another
-  const spec::DeviceMemory memory = spec::device_memory(spec, prepared.config);
-  write_file_atomic(directory.plan(), spec::plan_json(spec, prepared.plan, memory, true).dump(2) + "\n");
+  const spec::ModelPlan model = spec::model_plan(spec, prepared.config);
+  write_file_atomic(directory.plan(), spec::plan_json(spec, prepared.plan, model, true).dump(2) + "\n");
 }
 
 }  // namespace

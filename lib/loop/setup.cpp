@@ -4,7 +4,6 @@
 #include <cstring>
 #include <utility>
 
-#include "arch/parameters.hpp"
 #include "base/error.hpp"
 #include "base/log.hpp"
 #include "base/random.hpp"
@@ -248,12 +247,6 @@ Prepared prepare_model(const spec::ExperimentSpec& spec, const std::string& run_
     throw Error(ErrorKind::refused, "the tokenizer has " + std::to_string(prepared.tokenizer->vocab_size()) +
                                         " tokens, the model's vocabulary only " +
                                         std::to_string(prepared.config.vocab_size));
-  }
-  for (const placement::Engine& engine : prepared.plan.engines) {
-    for (int worker = 0; worker < engine.count; ++worker) {
-      arch::arena_layout(prepared.config, tensor::DType::f32, worker,
-                         engine.count);  // refuses a model that cannot be cut so
-    }
   }
   if (spec.model.ref_load) require_same_computation(prepared.config, *spec.model.ref_load);
   prepared.chat_template = chat_template_of(spec);

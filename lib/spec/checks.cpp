@@ -46,11 +46,6 @@ void check_name(const ExperimentSpec& spec, Problems& problems) {
   }
 }
 
-// The key of a refusal as a path of the spec.
-std::string refusal_path(const std::string& key) {
-  return (find_key(*find_section("trainer"), key) != nullptr ? "trainer." : "placement.") + key;
-}
-
 bool placement_keys_sound(const Problems& problems) {
   return problems.sound({"placement.device", "placement.nodes", "placement.colocate", "placement.actor_num_nodes",
                          "placement.actor_num_gpus_per_node", "placement.rollout_num_gpus",
@@ -68,7 +63,8 @@ void check_placement(const ExperimentSpec& spec, Problems& problems) {
     return;
   }
   for (const placement::Refusal& refusal : placement::refusals(placement_request(spec, ""))) {
-    problems.add_at(refusal_path(refusal.key), refusal.sentence);
+    const bool of_layout = find_key(*find_section("trainer"), refusal.key) != nullptr;
+    if (!of_layout) problems.add_at("placement." + refusal.key, refusal.sentence);  // check_layout says more
   }
 }
 
@@ -101,12 +97,13 @@ void check_algorithm(const ExperimentSpec& spec, Problems& problems) {
   }
 }
 
-// `sum_text` says how the longest sample comes about.
-void check_length(Problems& problems, const std::string& path, int64_t limit, int64_t longest,
+// `ranks` share the tokens of a sample (context parallelism); `sum_text` says how the longest sample comes about.
+void check_length(Problems& problems, const std::string& path, int64_t limit, int64_t ranks, int64_t longest,
                   const std::string& sum_text) {
-  if (longest <= limit) return;
-  problems.add_at(path, quoted(path) + " is " + text(limit) + ", but a sample can have " + text(longest) + " tokens (" +
-                            sum_text + ")");
+  if (longest <= limit * ranks) return;
+  const std::string shared = ranks > 1 ? " for each of CP " + text(ranks) + " ranks" : "";
+  problems.add_at(path, quoted(path) + " is " + text(limit) + shared + ", but a sample can have " + text(longest) +
+                            " tokens (" + sum_text + ")");
 }
 
 void check_lengths(const ExperimentSpec& spec, Problems& problems) {
@@ -118,17 +115,18 @@ void check_lengths(const ExperimentSpec& spec, Problems& problems) {
       rollout.rollout_max_prompt_len ? "rollout_max_prompt_len " + text(prompt) : "a prompt of at least 1";
   const std::string sum = prompt_text + " + rollout_max_response_len " + text(rollout.rollout_max_response_len);
   if (problems.sound({"engine.max_model_len"}) && spec.engine.max_model_len) {
-    check_length(problems, "engine.max_model_len", *spec.engine.max_model_len, longest, sum);
+    check_length(problems, "engine.max_model_len", *spec.engine.max_model_len, 1, longest, sum);
     for (const EvalDataset& set : spec.eval.datasets) {
       const bool sound = problems.sound({"eval.max_response_len", "eval.datasets", "engine.max_model_len"});
       if (!sound || !spec.eval.eval_interval) continue;
       check_length(
-          problems, "engine.max_model_len", *spec.engine.max_model_len, prompt + set.max_response_len,
+          problems, "engine.max_model_len", *spec.engine.max_model_len, 1, prompt + set.max_response_len,
           prompt_text + " + max_response_len " + text(set.max_response_len) + " of the evaluation " + quoted(set.name));
     }
   }
   if (problems.sound({"trainer.max_tokens_per_gpu"})) {
-    check_length(problems, "trainer.max_tokens_per_gpu", spec.trainer.max_tokens_per_gpu, longest, sum);
+    const int64_t ranks = problems.sound({"trainer.context_parallel_size"}) ? spec.trainer.context_parallel_size : 1;
+    check_length(problems, "trainer.max_tokens_per_gpu", spec.trainer.max_tokens_per_gpu, ranks, longest, sum);
   }
 }
 
@@ -148,7 +146,9 @@ void derive_values(ExperimentSpec& spec, const Problems& problems) {
 
 void check_spec(const ExperimentSpec& spec, Problems& problems) {
   check_name(spec, problems);
+  const std::optional<arch::ModelConfig> model = check_model(spec, problems);
   check_placement(spec, problems);
+  check_layout(spec, model, problems);
   check_transport(spec, problems);
   check_batches(spec, problems);
   check_training(spec, problems);
@@ -157,7 +157,6 @@ void check_spec(const ExperimentSpec& spec, Problems& problems) {
   check_lengths(spec, problems);
   check_data(spec, problems);
   check_eval(spec, problems);
-  check_model(spec, problems);
 }
 
 }  // namespace vime::spec

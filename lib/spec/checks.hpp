@@ -1,7 +1,10 @@
 // What no single key can decide: values derived from other keys, and the checks across keys and sections. All of them
-// stand in checks.cpp, those of batch sizes, data, evaluation and model in files of their own.
+// stand in checks.cpp, those of batch sizes, layout, data, evaluation and model in files of their own.
 #pragma once
 
+#include <optional>
+
+#include "arch/model_config.hpp"
 #include "spec/problems.hpp"
 #include "spec/spec.hpp"
 
@@ -34,8 +37,11 @@ void check_eval(const ExperimentSpec& spec, Problems& problems);
 void derive_data(ExperimentSpec& spec, const Problems& problems);
 void check_data(const ExperimentSpec& spec, Problems& problems);
 
-// model_checks.cpp: the model exists, vime can run it, an engine can cut it over its devices, and it takes the longest
-// sample.
-void check_model(const ExperimentSpec& spec, Problems& problems);
+// model_checks.cpp: the model exists, vime can run it, and it takes the longest sample. Returns it, if it can be read.
+std::optional<arch::ModelConfig> check_model(const ExperimentSpec& spec, Problems& problems);
+
+// layout_checks.cpp: trainer ranks and engine workers can share the model as the spec says. Without a model only the
+// numbers of ranks are held against each other.
+void check_layout(const ExperimentSpec& spec, const std::optional<arch::ModelConfig>& model, Problems& problems);
 
 }  // namespace vime::spec

@@ -1,7 +1,6 @@
 #include <optional>
 
 #include "arch/model_config.hpp"
-#include "arch/parameters.hpp"
 #include "base/error.hpp"
 #include "base/files.hpp"
 #include "spec/checks.hpp"
@@ -10,7 +9,7 @@
 namespace vime::spec {
 namespace {
 
-// The cuts do not depend on the vocabulary, which the tokenizer decides later.
+// No check depends on the vocabulary, which the tokenizer decides later.
 constexpr int64_t kAnyVocabulary = 64;
 
 bool is_named_once(const Model& model, Problems& problems) {
@@ -48,19 +47,6 @@ std::optional<arch::ModelConfig> read_model(const Model& model, Problems& proble
   }
 }
 
-void check_engine_cut(const ExperimentSpec& spec, const arch::ModelConfig& model, Problems& problems) {
-  const char* key = "placement.rollout_num_gpus_per_engine";
-  if (!problems.sound({key})) return;
-  try {
-    const int devices = static_cast<int>(spec.placement.rollout_num_gpus_per_engine);
-    for (const arch::Parameter& parameter : arch::parameters(model, tensor::DType::f32))
-      arch::shard_of(parameter, 0, devices);
-  } catch (const Error& error) {
-    problems.add_at(key, "an engine of " + std::to_string(spec.placement.rollout_num_gpus_per_engine) +
-                             " devices cannot hold the model: " + error.what());
-  }
-}
-
 void check_model_length(const ExperimentSpec& spec, const arch::ModelConfig& model, Problems& problems) {
   const bool sound =
       problems.sound({"engine.max_model_len", "rollout.rollout_max_response_len", "rollout.rollout_max_prompt_len"});
@@ -76,12 +62,11 @@ void check_model_length(const ExperimentSpec& spec, const arch::ModelConfig& mod
 
 }  // namespace
 
-void check_model(const ExperimentSpec& spec, Problems& problems) {
-  if (!problems.sound({"model.path", "model.preset"}) || !is_named_once(spec.model, problems)) return;
-  const std::optional<arch::ModelConfig> model = read_model(spec.model, problems);
-  if (!model) return;
-  check_engine_cut(spec, *model, problems);
-  check_model_length(spec, *model, problems);
+std::optional<arch::ModelConfig> check_model(const ExperimentSpec& spec, Problems& problems) {
+  if (!problems.sound({"model.path", "model.preset"}) || !is_named_once(spec.model, problems)) return std::nullopt;
+  std::optional<arch::ModelConfig> model = read_model(spec.model, problems);
+  if (model) check_model_length(spec, *model, problems);
+  return model;
 }
 
 }  // namespace vime::spec

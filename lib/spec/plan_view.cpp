@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <vector>
 
-#include "arch/parameters.hpp"
 #include "base/strings.hpp"
 #include "spec/placement_request.hpp"
 
@@ -48,29 +47,66 @@ std::string aligned(const Rows& rows, size_t most_rows, const std::string& what)
 }
 
 Rows node_rows(const placement::Plan& plan, const std::vector<int64_t>& nodes) {
+  std::vector<int64_t> ranks(nodes.size()), workers(nodes.size());
+  const auto node_of = [&plan](int device) {
+    return static_cast<size_t>(plan.devices[static_cast<size_t>(device)].node);
+  };
+  for (const placement::TrainerRank& rank : plan.ranks) ++ranks[node_of(rank.device)];
+  for (const placement::Engine& engine : plan.engines) {
+    for (int device = engine.start; device < engine.start + engine.count; ++device) ++workers[node_of(device)];
+  }
   Rows rows;
   int first = 0;
   for (size_t node = 0; node < nodes.size(); ++node) {
     const int count = static_cast<int>(nodes[node]);
-    const int ranks = std::clamp(static_cast<int>(plan.ranks.size()) - first, 0, count);
-    int workers = 0;
-    for (const placement::Engine& engine : plan.engines) {
-      workers += std::max(0, std::min(engine.start + engine.count, first + count) - std::max(engine.start, first));
-    }
     rows.push_back({"node " + text(static_cast<int64_t>(node)), span_text("device", first, count),
-                    counted(ranks, "trainer rank"), counted(workers, "engine worker")});
+                    counted(ranks[node], "trainer rank"), counted(workers[node], "engine worker")});
     first += count;
   }
   return rows;
 }
 
-Rows rank_rows(const placement::Plan& plan) {
+const RankMemory& memory_of(const ModelPlan& model, const placement::TrainerRank& rank) {
+  return model.trainers[static_cast<size_t>(rank.pp_rank)][static_cast<size_t>(rank.tp_rank)];
+}
+
+// The largest of the ranks that hold one stage, or any.
+const RankMemory& largest(const std::vector<RankMemory>& ranks) {
+  return *std::max_element(ranks.begin(), ranks.end(),
+                           [](const RankMemory& a, const RankMemory& b) { return a.total() < b.total(); });
+}
+
+RankMemory largest(const ModelPlan& model) {
+  std::vector<RankMemory> of_stages;
+  for (const std::vector<RankMemory>& ranks : model.trainers) of_stages.push_back(largest(ranks));
+  return largest(of_stages);
+}
+
+std::string layers_text(const arch::Stage& stage) {
+  return span_text("layer", static_cast<int>(stage.begin), static_cast<int>(stage.end - stage.begin));
+}
+
+// The ranks of a stage lie one behind the other.
+Rows stage_rows(const placement::Layout& layout, const ModelPlan& model) {
+  const int ranks = layout.tp * layout.cp * layout.dp;
+  Rows rows;
+  for (const arch::Stage& stage : model.stages) {
+    rows.push_back({"stage " + text(stage.rank), layers_text(stage), span_text("rank", stage.rank * ranks, ranks),
+                    format_bytes(largest(model.trainers[static_cast<size_t>(stage.rank)]).total())});
+  }
+  return rows;
+}
+
+Rows rank_rows(const placement::Plan& plan, const std::optional<ModelPlan>& model) {
   Rows rows;
   for (const placement::TrainerRank& rank : plan.ranks) {
     const placement::Device& device = plan.devices[static_cast<size_t>(rank.device)];
     rows.push_back({"rank " + text(rank.rank), "device " + text(rank.device), "node " + text(device.node),
-                    "dp " + text(rank.dp_rank), "tp " + text(rank.tp_rank), "pp " + text(rank.pp_rank),
-                    "cp " + text(rank.cp_rank)});
+                    "tp " + text(rank.tp_rank), "pp " + text(rank.pp_rank), "cp " + text(rank.cp_rank),
+                    "dp " + text(rank.dp_rank)});
+    if (!model) continue;
+    rows.back().push_back(layers_text(model->stages[static_cast<size_t>(rank.pp_rank)]));
+    rows.back().push_back(format_bytes(memory_of(*model, rank).total()));
   }
   return rows;
 }
@@ -113,17 +149,53 @@ std::string batch_text(const ExperimentSpec& spec, const placement::Plan& plan) 
          text(spec.trainer.global_batch_size / plan.layout.dp) + " for each data-parallel rank";
 }
 
-}  // namespace
-
-DeviceMemory device_memory(const ExperimentSpec& spec, const arch::ModelConfig& model) {
-  const auto bytes = [&model](int64_t ranks) {
-    return arch::arena_layout(model, tensor::DType::f32, 0, static_cast<int>(ranks)).total_bytes;
-  };
-  return {4 * bytes(spec.trainer.tensor_model_parallel_size), bytes(spec.placement.rollout_num_gpus_per_engine)};
+std::string memory_text(const ExperimentSpec& spec, const ModelPlan& model) {
+  const RankMemory rank = largest(model);
+  return "at most " + format_bytes(rank.total()) + " for a trainer rank (weights " + format_bytes(rank.weights_bytes) +
+         ", gradients " + format_bytes(rank.gradients_bytes) + ", state of " + spec.trainer.optimizer + " " +
+         format_bytes(rank.optimizer_bytes) + "), " + format_bytes(model.engine_bytes) +
+         " of weights for an engine worker";
 }
 
-std::string plan_table(const ExperimentSpec& spec, const placement::Plan& plan,
-                       const std::optional<DeviceMemory>& memory, size_t most_rows) {
+Json rank_json(const placement::TrainerRank& rank, const std::optional<ModelPlan>& model) {
+  Json json{{"rank", rank.rank},  {"device", rank.device}, {"tp", rank.tp_rank},
+            {"pp", rank.pp_rank}, {"cp", rank.cp_rank},    {"dp", rank.dp_rank}};
+  for (const char* key : {"first_layer", "num_layers", "memory_bytes"}) json[key] = nullptr;
+  if (!model) return json;
+  const arch::Stage& stage = model->stages[static_cast<size_t>(rank.pp_rank)];
+  const RankMemory& memory = memory_of(*model, rank);
+  json["first_layer"] = stage.begin;
+  json["num_layers"] = stage.end - stage.begin;
+  json["memory_bytes"] = {
+      {"weights", memory.weights_bytes}, {"gradients", memory.gradients_bytes}, {"optimizer", memory.optimizer_bytes}};
+  return json;
+}
+
+}  // namespace
+
+ModelPlan model_plan(const ExperimentSpec& spec, const arch::ModelConfig& model) {
+  const Trainer& trainer = spec.trainer;
+  const auto tp = static_cast<int>(trainer.tensor_model_parallel_size);
+  const auto pp = static_cast<int>(trainer.pipeline_model_parallel_size);
+  const auto engine_devices = static_cast<int>(spec.placement.rollout_num_gpus_per_engine);
+  const auto ranks = static_cast<uint64_t>(spec.placement.actor_num_nodes * spec.placement.actor_num_gpus_per_node);
+  const uint64_t sharers = ranks / static_cast<uint64_t>(tp * pp);  // DP x CP
+  const uint64_t moments = trainer.optimizer == "adam" ? 2 : 0;
+  ModelPlan plan;
+  for (int pp_rank = 0; pp_rank < pp; ++pp_rank) {
+    const arch::Stage& stage = plan.stages.emplace_back(arch::stage_of(model, pp_rank, pp));
+    std::vector<RankMemory>& memory = plan.trainers.emplace_back();
+    for (int tp_rank = 0; tp_rank < tp; ++tp_rank) {
+      const uint64_t arena = arch::arena_layout(model, tensor::DType::f32, tp_rank, tp, stage).total_bytes;
+      memory.push_back({arena, arena, (moments * arena + sharers - 1) / sharers});
+    }
+  }
+  plan.engine_bytes = arch::arena_layout(model, tensor::DType::f32, 0, engine_devices).total_bytes;
+  return plan;
+}
+
+std::string plan_table(const ExperimentSpec& spec, const placement::Plan& plan, const std::optional<ModelPlan>& model,
+                       size_t most_rows) {
   const auto devices = static_cast<int64_t>(plan.devices.size());
   const auto ranks = static_cast<int64_t>(plan.ranks.size());
   const auto engines = static_cast<int64_t>(plan.engines.size());
@@ -131,23 +203,21 @@ std::string plan_table(const ExperimentSpec& spec, const placement::Plan& plan,
   out += "\n" + heading("devices", counted(devices, "virtual CPU device") + " on " +
                                        counted(static_cast<int64_t>(spec.placement.nodes.size()), "node"));
   out += aligned(node_rows(plan, spec.placement.nodes), most_rows, "node");
-  out +=
-      "\n" + heading("trainer", counted(ranks, "rank") + ", " + layout_text(plan.layout) + ", " + spec.trainer.dtype);
-  out += aligned(rank_rows(plan), most_rows, "rank");
+  out += "\n" + heading("trainer", counted(ranks, "rank") + ", " + layout_text(plan.layout) + ", " +
+                                       spec.trainer.dtype + ", " + spec.trainer.optimizer);
+  if (model && plan.layout.pp > 1) out += aligned(stage_rows(plan.layout, *model), most_rows, "stage");
+  out += aligned(rank_rows(plan, model), most_rows, "rank");
   out += "\n" + heading("engines", counted(engines, "engine") + " of " +
                                        counted(spec.placement.rollout_num_gpus_per_engine, "device") + ", " +
                                        spec.engine.backend);
   out += aligned(engine_rows(spec, plan), most_rows, "engine");
   out += "\n" + heading("batches", batch_text(spec, plan));
-  if (memory) {
-    out += heading("memory", format_bytes(memory->trainer_bytes) + " for a trainer rank (weights, gradients, AdamW), " +
-                                 format_bytes(memory->engine_bytes) + " of weights for an engine worker");
-  }
+  if (model) out += heading("memory", memory_text(spec, *model));
   out += heading("ports", kPorts);
   return out;
 }
 
-Json plan_json(const ExperimentSpec& spec, const placement::Plan& plan, const std::optional<DeviceMemory>& memory,
+Json plan_json(const ExperimentSpec& spec, const placement::Plan& plan, const std::optional<ModelPlan>& model,
                bool with_uuids) {
   Json devices = Json::array(), ranks = Json::array(), engines = Json::array();
   for (const placement::Device& device : plan.devices) {
@@ -155,14 +225,7 @@ Json plan_json(const ExperimentSpec& spec, const placement::Plan& plan, const st
     if (with_uuids) one["uuid"] = device.uuid;
     devices.push_back(std::move(one));
   }
-  for (const placement::TrainerRank& rank : plan.ranks) {
-    ranks.push_back({{"rank", rank.rank},
-                     {"device", rank.device},
-                     {"tp", rank.tp_rank},
-                     {"pp", rank.pp_rank},
-                     {"cp", rank.cp_rank},
-                     {"dp", rank.dp_rank}});
-  }
+  for (const placement::TrainerRank& rank : plan.ranks) ranks.push_back(rank_json(rank, model));
   for (const placement::Engine& engine : plan.engines) {
     const Json leader = engine.colocated ? Json(engine.start) : Json(nullptr);
     engines.push_back({{"engine", engine.id},
@@ -188,8 +251,8 @@ Json plan_json(const ExperimentSpec& spec, const placement::Plan& plan, const st
             {"global_batch_size", spec.trainer.global_batch_size},
             {"samples_per_rank", spec.trainer.global_batch_size / layout.dp}}},
           {"memory_bytes",
-           memory ? Json{{"trainer_rank", memory->trainer_bytes}, {"engine_worker_weights", memory->engine_bytes}}
-                  : Json(nullptr)},
+           model ? Json{{"trainer_rank", largest(*model).total()}, {"engine_worker_weights", model->engine_bytes}}
+                 : Json(nullptr)},
           {"ports", kPorts}};
 }
 

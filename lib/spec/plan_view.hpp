@@ -3,28 +3,40 @@
 
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "arch/model_config.hpp"
+#include "arch/parameters.hpp"
 #include "base/json.hpp"
 #include "placement/placement.hpp"
 #include "spec/spec.hpp"
 
 namespace vime::spec {
 
-// What a device must hold for the whole run, without activations and KV cache.
-struct DeviceMemory {
-  uint64_t trainer_bytes = 0;  // weights, gradients and AdamW's two moments of one rank
-  uint64_t engine_bytes = 0;   // weights of the engine's first worker, whose share is the largest
+// What a trainer rank holds for the whole run, without activations. Weights and gradients are those of its shard; the
+// optimizer's state (ZeRO-1) is shared by all ranks that hold the same shard: DP x CP of them.
+struct RankMemory {
+  uint64_t weights_bytes = 0;
+  uint64_t gradients_bytes = 0;
+  uint64_t optimizer_bytes = 0;
+  uint64_t total() const { return weights_bytes + gradients_bytes + optimizer_bytes; }
 };
-DeviceMemory device_memory(const ExperimentSpec& spec, const arch::ModelConfig& model);
 
-// Lists of more than `most_rows` rows are cut, with a line that says so. Without the memory its line is left out.
+// How the layout cuts the model.
+struct ModelPlan {
+  std::vector<arch::Stage> stages;                // of each pp rank
+  std::vector<std::vector<RankMemory>> trainers;  // [pp rank][tp rank]
+  uint64_t engine_bytes = 0;  // weights of an engine's first worker, whose share is the largest; no KV cache
+};
+ModelPlan model_plan(const ExperimentSpec& spec, const arch::ModelConfig& model);
+
+// Lists of more than `most_rows` rows are cut, with a line that says so. Without the model its figures are left out.
 std::string plan_table(const ExperimentSpec& spec, const placement::Plan& plan,
-                       const std::optional<DeviceMemory>& memory = {}, size_t most_rows = 64);
+                       const std::optional<ModelPlan>& model = {}, size_t most_rows = 32);
 
-// The same facts, uncut; keys and their order are stable. Devices carry their UUID when `with_uuids` (they depend on
-// the run id).
-Json plan_json(const ExperimentSpec& spec, const placement::Plan& plan, const std::optional<DeviceMemory>& memory,
+// The same facts, uncut; keys and their order are stable, and figures that need the model are null without it. Devices
+// carry their UUID when `with_uuids` (they depend on the run id).
+Json plan_json(const ExperimentSpec& spec, const placement::Plan& plan, const std::optional<ModelPlan>& model,
                bool with_uuids);
 
 }  // namespace vime::spec

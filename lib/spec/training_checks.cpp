@@ -1,6 +1,7 @@
 // The learning-rate schedule, the kind of loss, and the debug modes: what they derive and what they rule out.
 #include <algorithm>
 #include <cmath>
+#include <utility>
 
 #include "base/files.hpp"
 #include "base/strings.hpp"
@@ -56,6 +57,20 @@ void check_schedule(const ExperimentSpec& spec, Problems& problems) {
       trainer.min_lr < trainer.lr) {
     problems.add_at("trainer.min_lr",
                     "\"trainer.min_lr\" has no effect: lr_decay_style is constant; choose linear or cosine");
+  }
+}
+
+// A resolved spec gives every key, so a default says nothing.
+void check_optimizer(const ExperimentSpec& spec, Problems& problems) {
+  if (!problems.sound({"trainer.optimizer"}) || spec.trainer.optimizer == "adam") return;
+  const Trainer& given = spec.trainer;
+  const Trainer usual;
+  const std::pair<const char*, bool> moments[] = {{"trainer.adam_beta1", given.adam_beta1 != usual.adam_beta1},
+                                                  {"trainer.adam_beta2", given.adam_beta2 != usual.adam_beta2},
+                                                  {"trainer.adam_eps", given.adam_eps != usual.adam_eps}};
+  for (const auto& [key, changed] : moments) {
+    if (!changed || !problems.sound({key})) continue;
+    problems.add_at(key, quoted(key) + " has no effect: optimizer is " + spec.trainer.optimizer + "; choose adam");
   }
 }
 
@@ -163,6 +178,7 @@ void derive_training(ExperimentSpec& spec, const Problems& problems) {
 void check_training(const ExperimentSpec& spec, Problems& problems) {
   check_checkpoints(spec, problems);
   check_schedule(spec, problems);
+  check_optimizer(spec, problems);
   check_reference(spec, problems);
   check_groups(spec, problems);
   check_supervised(spec, problems);

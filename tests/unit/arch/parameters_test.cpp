@@ -27,16 +27,6 @@ Parameter named(const ModelConfig& config, const std::string& name) {
   return {};
 }
 
-std::string refusal(const ModelConfig& config, int tp_size) {
-  try {
-    arena_layout(config, DType::f32, 0, tp_size);
-    return "";
-  } catch (const Error& e) {
-    CHECK(e.kind() == ErrorKind::refused);
-    return e.message();
-  }
-}
-
 }  // namespace
 
 TEST_CASE("names and shapes are those of the checkpoints that transformers wrote") {
@@ -129,21 +119,6 @@ TEST_CASE("the vocabulary is cut in rounded-up parts, the last of which may be s
   for (int rank = 0; rank < 4; ++rank) CHECK(shard_of(embedding, rank, 4).shape[0] == rows[rank]);
 }
 
-TEST_CASE("a tensor-parallel size that cuts through heads is refused with the parameter's name") {
-  ModelConfig config = read_config(kModels / "llama");
-  CHECK(refusal(config, 3) ==
-        "model.layers.0.self_attn.q_proj.weight: 4 attention heads cannot be cut over 3 tensor-parallel ranks");
-  CHECK(refusal(config, 8) ==
-        "model.layers.0.self_attn.q_proj.weight: 4 attention heads cannot be cut over 8 tensor-parallel ranks");
-  config.num_attention_heads = 12;
-  config.num_key_value_heads = 4;
-  CHECK(refusal(config, 6) ==
-        "model.layers.0.self_attn.k_proj.weight: 4 key/value heads cannot be cut over 6 tensor-parallel ranks");
-  config.intermediate_size = 175;
-  CHECK(refusal(config, 2) ==
-        "model.layers.0.mlp.gate_proj.weight: 175 intermediate rows cannot be cut over 2 tensor-parallel ranks");
-}
-
 TEST_CASE("an arena holds every shard at a multiple of 64 bytes without overlap") {
   const ModelConfig config = read_config(kModels / "qwen3");
   for (int rank = 0; rank < 2; ++rank) {
@@ -171,9 +146,6 @@ TEST_CASE("layers are cut into stages as equal as possible, the larger ones firs
     ends.push_back(stage.end);
   }
   CHECK(ends == std::vector<int64_t>{2, 4, 5});
-  CHECK_THROWS_WITH_AS(stage_of(config, 0, 8),
-                       "5 layers cannot be cut into 8 pipeline stages (use a pipeline-parallel size of at most 5)",
-                       Error);
 }
 
 TEST_CASE("every parameter lies on one stage, and tied embeddings on the last as well, as a copy") {

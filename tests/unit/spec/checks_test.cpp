@@ -120,14 +120,6 @@ TEST_CASE("too few devices are refused at the key that asks for them") {
                  "does not fit on one node: the largest has 8"));
 }
 
-TEST_CASE("the trainer is data-parallel only, and says so") {
-  for (const std::string key :
-       {"tensor_model_parallel_size", "pipeline_model_parallel_size", "context_parallel_size"}) {
-    CHECK(contains(refusal_with({"trainer." + std::string(key) + "=2"}),
-                   "must be 1, found 2: the trainer is data-parallel only in this version"));
-  }
-}
-
 TEST_CASE("shared memory reaches colocated engines only") {
   CHECK(refusal_with({"weight_sync.transport=shm"}).empty());
   CHECK(refusal_with({"weight_sync.transport=tcp"}).empty());
@@ -155,7 +147,11 @@ TEST_CASE("lengths fit the engine, the micro-batch and the model") {
   CHECK(contains(refusal_with({"engine.max_model_len=16", "eval.eval_interval=1",
                                "eval.prompt_data=builtin:sort_digits", "eval.max_response_len=16"}),
                  "max_response_len 16 of the evaluation \"sort_digits\""));
-  CHECK(contains(refusal_with({"trainer.max_tokens_per_gpu=4"}), "\"trainer.max_tokens_per_gpu\" is 4"));
+  CHECK(contains(refusal_with({"trainer.max_tokens_per_gpu=4"}), "\"trainer.max_tokens_per_gpu\" is 4, but"));
+  // With context parallelism two ranks share the tokens.
+  CHECK(refusal_with({"trainer.max_tokens_per_gpu=4", "trainer.context_parallel_size=2"}).empty());
+  CHECK(contains(refusal_with({"trainer.max_tokens_per_gpu=2", "trainer.context_parallel_size=2"}),
+                 "\"trainer.max_tokens_per_gpu\" is 2 for each of CP 2 ranks, but a sample can have 5 tokens"));
   CHECK(contains(refusal_with({"engine.max_model_len=100000"}), "but the model takes at most"));
   CHECK(contains(refusal_with({"rollout.rollout_max_response_len=100000", "trainer.max_tokens_per_gpu=200000"}),
                  "but the model takes at most"));
