@@ -6,7 +6,6 @@
 #include "base/error.hpp"
 #include "base/json.hpp"
 #include "proc/process.hpp"
-#include "trainer/serve.hpp"
 
 namespace {
 
@@ -37,12 +36,12 @@ executor::EngineOptions engine_options(const Json& json) {
 }  // namespace
 
 int vime::worker_main(const char* role, const char* options, int argc, char** argv,
-                      const executor::WrapExecutor& wrap) {
+                      const executor::WrapExecutor& wrap, const trainer::MakeRank& make_rank) {
   try {
     proc::remember_arguments(argc, argv);
     const Json json = parse_json(options, "worker options", ErrorKind::internal);
     if (std::string(role) == "engine") return executor::serve_engine(engine_options(json), wrap);
-    if (std::string(role) == "trainer") return trainer::serve_trainer(trainer::trainer_options(json));
+    if (std::string(role) == "trainer") return trainer::serve_trainer(trainer::trainer_options(json), make_rank);
     throw Error(ErrorKind::internal, std::string("unknown worker role ") + role);
   } catch (const Error& error) {
     std::fprintf(stderr, "vime %s: %s\n", role, error.what());

@@ -103,12 +103,16 @@ void TrainerRank::setup(const std::string& meeting_host, uint16_t meeting_port) 
   for (const placement::Slot& slot : options_.plan.slots) {
     if (!options_.over_network[static_cast<size_t>(slot.engine)] && slot.contains(options_.rank)) own = slot;
   }
-  std::vector<int> ranks(own ? static_cast<size_t>(own->count) : 0);
-  std::iota(ranks.begin(), ranks.end(), own ? own->start : 0);
-  std::shared_ptr<model::RankGroup> group = world->subgroup("slot", ranks);
+  std::shared_ptr<model::RankGroup> group = join_slot(own);
   if (own) slot_ = std::make_unique<RankSlotGroup>(*own, std::move(group));
   log::info("trainer", "rank " + std::to_string(options_.rank) + ": joined a world of " + std::to_string(size) +
                            (own ? " and the slot of engine " + std::to_string(own->engine) : ""));
+}
+
+std::shared_ptr<model::RankGroup> TrainerRank::join_slot(const std::optional<placement::Slot>& slot) {
+  std::vector<int> ranks(slot ? static_cast<size_t>(slot->count) : 0);
+  std::iota(ranks.begin(), ranks.end(), slot ? slot->start : 0);
+  return groups_.world->subgroup("slot", ranks);
 }
 
 rollout::ScheduleOptions TrainerRank::schedule_options(int64_t samples) const {

@@ -93,7 +93,7 @@ class TrainerRank {
   //   logprobs, logprobs_after           float64 [response tokens], before and after the step, NaN where others know
   std::vector<StepFigures> train(const std::string& batch_path, const std::string& dump);
   // targets: every engine, by id. A failed engine is in the results, not an exception.
-  PushFigures push(int64_t version, const std::vector<PushTarget>& targets);
+  virtual PushFigures push(int64_t version, const std::vector<PushTarget>& targets);
   std::vector<PartSum> checksums() const;  // of all parameters that this rank holds. Not collective.
   std::string replica() const;             // "dp 0, cp 1": the ranks that hold the whole model once. Not collective.
   // Writes <dir>/model (a Hugging Face directory) and <dir>/trainer (optimizer state, checksums): whole tensors, so
@@ -110,6 +110,8 @@ class TrainerRank {
   virtual void sum_tied_embeddings();
   virtual std::vector<tensor::TensorInfo> pushed_tensors() const;  // in checkpoint order
   virtual placement::Slot slot_of_push(const placement::Slot& slot) const;
+  // Collective over the world: the ranks of the slot that holds this rank, or of none.
+  virtual std::shared_ptr<model::RankGroup> join_slot(const std::optional<placement::Slot>& slot);
 
   const RankOptions& options() const { return options_; }
   const LayoutGroups& groups() const { return groups_; }

@@ -75,12 +75,14 @@ void TrainerRank::check_checkpoint() const {
     expected.insert(*known);
     found[view.info.name] = weights::full_checksum(view);
   };
+  std::vector<fs::path> files = {folder / kTrainerFolder / kOptimizerFile};
   for (const auto& entry : fs::directory_iterator(folder / kModelFolder)) {
-    if (entry.path().extension() != ".safetensors") continue;
-    for (const tensor::TensorView& view : tensor::SafetensorsFile(entry.path()).tensors()) look(view);
+    if (entry.path().extension() == ".safetensors") files.push_back(entry.path());
   }
-  for (const tensor::TensorView& view : tensor::SafetensorsFile(folder / kTrainerFolder / kOptimizerFile).tensors()) {
-    look(view);
+  std::sort(files.begin(), files.end());  // the same order, and so the same shares, on every rank
+  for (const fs::path& path : files) {
+    const tensor::SafetensorsFile file(path);
+    for (const tensor::TensorView& view : file.tensors()) look(view);
   }
   const std::vector<std::string> problems = weights::checksum_problems(expected, {{"what was read", found}});
   if (problems.empty()) return;

@@ -1,12 +1,16 @@
 // The worker module with faults that only a self-check can see: the engine's front and workers are the real ones, and
-// what lies between them lies. VIME_PLANTED names the fault.
+// what lies between them lies. VIME_PLANTED names the fault; rank.hpp has those of trainer ranks.
 //   stale_weights   from the second push on the workers keep the old weights, while the engine takes the version
+//   one_stale_engine   the same, of the engine whose first device is the node's third
+//   lost_update     the second update of every push is answered and thrown away
 //   logprob_gap     every log-prob is 0.001 too high
 //   wrong_tensor    one parameter of every push is replaced by the values of another push entry of the same shape
 #include <cstdlib>
 #include <string>
 #include <utility>
 
+#include "placement/placement.hpp"
+#include "rank.hpp"
 #include "worker_main.hpp"
 
 namespace {
@@ -32,10 +36,11 @@ class PlantedExecutor final : public engine::Executor {
   void init_transfer(const Json& init_info) override { inner_->init_transfer(init_info); }
   void start_update() override {
     ++pushes_;
+    updates_ = 0;
     if (!stale()) inner_->start_update();
   }
   void update(const Json& update_info) override {
-    if (stale()) return;
+    if (stale() || (fault_ == "lost_update" && ++updates_ == 2)) return;
     Json info = update_info;
     if (fault_ == "wrong_tensor") swap_equal_shapes(info);
     inner_->update(info);
@@ -64,14 +69,28 @@ class PlantedExecutor final : public engine::Executor {
   std::unique_ptr<engine::Executor> inner_;
   std::string fault_;
   int pushes_ = 0;
+  int updates_ = 0;
 };
+
+// "one_stale_engine" is the fault of one engine only.
+std::string fault_of_engine(const std::string& fault, const Json& options) {
+  if (fault != "one_stale_engine") return fault;
+  const std::string third = placement::cpu_device_uuid(options.at("run_id").get<std::string>(), 0, 2);
+  return options.at("device_uuids").at(0) == third ? "stale_weights" : "";
+}
 
 }  // namespace
 
 extern "C" __attribute__((visibility("default"))) int vime_worker_main(const char* role, const char* options, int argc,
                                                                        char** argv) {
-  const char* fault = std::getenv("VIME_PLANTED");
-  return worker_main(role, options, argc, argv, [fault](std::unique_ptr<engine::Executor> inner) {
-    return std::make_unique<PlantedExecutor>(std::move(inner), fault == nullptr ? "" : fault);
-  });
+  const char* named = std::getenv("VIME_PLANTED");
+  const std::string fault = named == nullptr ? "" : named;
+  const std::string of_engine =
+      std::string(role) == "engine" ? fault_of_engine(fault, parse_json(options, "engine options")) : "";
+  return worker_main(
+      role, options, argc, argv,
+      [of_engine](std::unique_ptr<engine::Executor> inner) {
+        return std::make_unique<PlantedExecutor>(std::move(inner), of_engine);
+      },
+      [fault](trainer::RankOptions rank) { return planted::make_rank(std::move(rank), fault); });
 }

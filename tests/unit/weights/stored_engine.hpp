@@ -30,6 +30,7 @@ class StoredExecutor final : public engine::Executor {
   // Called before a worker reads its part of an update, with the update's number and the worker.
   std::function<void(int update, int worker)> before_worker;
   int finishes = 0;
+  std::map<std::string, int> arrivals;  // of each tensor at each worker, since the last start, added up
 
   int world_size() const override { return static_cast<int>(receivers_.size()); }
   int64_t max_slots() const override { return 4; }
@@ -41,13 +42,14 @@ class StoredExecutor final : public engine::Executor {
   void init_transfer(const Json& init_info) override {
     for (Receiver& receiver : receivers_) receiver.init(init_info);
   }
-  void start_update() override {}
+  void start_update() override { arrivals.clear(); }
   void update(const Json& update_info) override {
     if (++updates_ == failing_update)
       throw Error(ErrorKind::refused, "planted failure of update " + std::to_string(updates_));
     for (size_t worker = 0; worker < receivers_.size(); ++worker) {
       if (before_worker) before_worker(updates_, static_cast<int>(worker));
       receivers_[worker].receive(update_info, [&](const tensor::TensorView& view) {
+        ++arrivals[view.info.name];
         stored_[worker][view.info.name] = {view.info, {view.data, view.data + view.info.bytes()}};
       });
     }

@@ -1,0 +1,104 @@
+// Pushes from every layout into real engine fronts of every size.
+#include "torch_doctest.hpp"
+
+#include <mutex>
+
+#include "layouts.hpp"
+#include "unit/weights/stored_engine.hpp"
+#include "weights/version.hpp"
+
+using namespace vime;
+using namespace vime::trainer;
+
+namespace {
+
+enum class Where { colocated, apart, mixed };
+
+RankOptions placed(const LayoutOfTest& layout, int engine_devices, Where where) {
+  RankOptions options = options_of(layout, parallel_config(true));
+  placement::Request request;
+  const int ranks = layout.size();
+  const int beyond = std::max(engine_devices, ranks);  // devices behind the trainer's
+  request.nodes = {where == Where::colocated ? ranks : ranks + beyond};
+  request.colocate = where != Where::apart;
+  request.actor_num_gpus_per_node = ranks;
+  request.rollout_num_gpus = where == Where::colocated ? ranks : where == Where::apart ? beyond : ranks + beyond;
+  request.rollout_num_gpus_per_engine = engine_devices;
+  request.tensor_model_parallel_size = layout.tp;
+  request.pipeline_model_parallel_size = layout.pp;
+  request.context_parallel_size = layout.cp;
+  options.plan = placement::make_plan(request);
+  options.over_network.clear();
+  for (const placement::Engine& engine : options.plan.engines) options.over_network.push_back(!engine.colocated);
+  return options;
+}
+
+std::map<std::string, uint64_t> sums_of_one_rank() {
+  std::map<std::string, uint64_t> sums;
+  const TrainerRank rank(options_of({}, parallel_config(true)));
+  for (const PartSum& part : rank.checksums()) sums[part.name] = part.sum;
+  return sums;
+}
+
+// Two pushes into new engines, and what each engine then holds.
+void push_twice(const RankOptions& options, const std::map<std::string, uint64_t>& expected,
+                const MakeTestRank& make = {}) {
+  std::vector<std::unique_ptr<weights::StoredEngine>> engines;
+  for (const placement::Engine& engine : options.plan.engines) {
+    std::vector<std::string> uuids;
+    for (int i = 0; i < engine.count; ++i) {
+      uuids.push_back(options.plan.devices[static_cast<size_t>(engine.start + i)].uuid);
+    }
+    engines.push_back(std::make_unique<weights::StoredEngine>(engine.id, uuids));
+  }
+  std::mutex mutex;
+  std::map<int, std::vector<std::string>> errors;
+  run_layout(
+      options,
+      [&](TrainerRank& rank) {
+        for (const int64_t version : {1, 2}) {
+          std::vector<PushTarget> targets;
+          for (const auto& engine : engines) targets.push_back({engine->client->address(), version == 1});
+          const PushFigures figures = rank.push(version, targets);
+          const std::lock_guard lock(mutex);
+          for (const weights::EngineResult& result : figures.results) errors[result.engine].push_back(result.error);
+        }
+      },
+      make);
+  for (size_t i = 0; i < engines.size(); ++i) {
+    CAPTURE(i);
+    CHECK(errors[static_cast<int>(i)] == std::vector<std::string>{"", ""});
+    CHECK(weights::version_problems(2, {engines[i]->client->weight_version()}).empty());
+    CHECK(weights::checksum_problems(expected, {{"engine", engines[i]->client->checksums()}}) ==
+          std::vector<std::string>{});
+    for (const auto& [name, sum] : expected) {
+      CAPTURE(name);
+      CHECK(engines[i]->executor.arrivals[name] == engines[i]->executor.world_size());
+    }
+  }
+}
+
+}  // namespace
+
+TEST_CASE("from every layout every engine gets every parameter once: colocated, on other devices, and some of each") {
+  const std::map<std::string, uint64_t> expected = sums_of_one_rank();
+  for (const LayoutOfTest& layout : std::vector<LayoutOfTest>{{1, 1, 1, 1},
+                                                              {2, 1, 1, 1},
+                                                              {4, 1, 1, 1},
+                                                              {8, 1, 1, 1},
+                                                              {1, 4, 1, 1},
+                                                              {2, 2, 1, 1},
+                                                              {2, 2, 2, 1},
+                                                              {1, 2, 1, 2}}) {
+    for (const int devices : {1, 2, 4}) {
+      for (const Where where : {Where::colocated, Where::apart, Where::mixed}) {
+        if (where == Where::colocated && layout.size() % devices != 0) continue;
+        if (where != Where::colocated && (layout.size() + std::max(devices, layout.size())) % devices != 0) continue;
+        CAPTURE(layout.name());
+        CAPTURE(devices);
+        CAPTURE(static_cast<int>(where));
+        push_twice(placed(layout, devices, where), expected);
+      }
+    }
+  }
+}
