@@ -21,9 +21,10 @@ struct TokenRow {
   int32_t slot = 0;
 };
 
-// What to draw after a row.
+// What to draw after a row, or which token to look up there.
 struct SampleSpec {
-  int32_t row = 0;           // index into rows; draws from the distribution after that token
+  int32_t row = 0;           // index into rows, not falling; draws from the distribution after that token
+  int32_t forced = -1;       // >= 0: nothing is drawn, the log-prob of this token is wanted and no other field counts
   float temperature = 1.0f;  // 0: greedy
   float top_p = 1.0f;
   int32_t top_k = -1;  // -1: all
@@ -35,7 +36,14 @@ struct SampleSpec {
 
 struct Sampled {
   int32_t token = 0;
-  float logprob = 0.0f;  // natural log of the probability under the distribution named by logprobs_mode
+  // Natural log of the probability under the distribution named by logprobs_mode; of a forced token always under the
+  // model's own (log softmax of the logits).
+  float logprob = 0.0f;
+  // With a forced token only: how many tokens are at least as probable, itself included, and the most probable one (the
+  // lowest id among equals).
+  int32_t rank = 0;
+  int32_t top_token = 0;
+  float top_logprob = 0.0f;
 };
 
 struct Batch {

@@ -54,12 +54,36 @@ Json completion_logprobs(const Choice& choice, const CompletionCall& call, const
           {"text_offset", std::move(offsets)}};
 }
 
-Json completion_choice(const Choice& choice, std::size_t index, const CompletionCall& call, const TextCodec& text) {
+// vLLM's form: a list with null for the first token, then {"<id>": {"logprob", "rank", "decoded_token"}} of the
+// prompt's token and, when asked for, of the most probable one. Null when nothing was asked for.
+Json prompt_logprobs(const CompletionCall& call, std::size_t prompt, const GenerationResult& result,
+                     const TextCodec& text) {
+  if (!call.sampling.prompt_logprobs) return nullptr;
+  const auto entry = [&](int32_t id, float logprob, int32_t rank) -> Json {
+    return {{"logprob", reported(logprob)},
+            {"rank", rank},
+            {"decoded_token", text.decode ? Json(text.decode({id}, false)) : Json(nullptr)}};
+  };
+  Json list = Json::array({nullptr});
+  for (std::size_t i = 0; i < result.prompt_logprobs.size(); ++i) {
+    const PromptLogprob& found = result.prompt_logprobs[i];
+    const int32_t id = call.prompts[prompt][i + 1];
+    Json tokens = {{std::to_string(id), entry(id, found.logprob, found.rank)}};
+    if (*call.sampling.prompt_logprobs > 0 && found.top_token != id)
+      tokens[std::to_string(found.top_token)] = entry(found.top_token, found.top_logprob, 1);
+    list.push_back(std::move(tokens));
+  }
+  return list;
+}
+
+Json completion_choice(const Choice& choice, std::size_t index, const CompletionCall& call, const Json& of_prompt,
+                       const TextCodec& text) {
   Json json = {{"index", index},
                {"text", text_of(choice, call, text)},
                {"logprobs", call.sampling.logprobs ? completion_logprobs(choice, call, text) : Json(nullptr)},
                {"finish_reason", finish_reason_name(choice.reason)},
-               {"stop_reason", choice.stop_token ? Json(*choice.stop_token) : Json(nullptr)}};
+               {"stop_reason", choice.stop_token ? Json(*choice.stop_token) : Json(nullptr)},
+               {"prompt_logprobs", of_prompt}};
   if (call.return_token_ids) {
     json["token_ids"] = choice.token_ids;
     json["prompt_token_ids"] = call.prompts[index / static_cast<std::size_t>(call.sampling.n)];
@@ -115,9 +139,10 @@ http::Response completion_reply(const CompletionCall& call, const std::vector<Ge
                                 const std::string& model, const TextCodec& text) {
   if (const std::string error = failure_of(results); !error.empty()) return http::error_response(500, error);
   Json choices = Json::array();
-  for (const GenerationResult& result : results) {
-    for (const Choice& choice : result.choices)
-      choices.push_back(completion_choice(choice, choices.size(), call, text));
+  for (std::size_t i = 0; i < results.size(); ++i) {
+    const Json of_prompt = prompt_logprobs(call, i, results[i], text);
+    for (const Choice& choice : results[i].choices)
+      choices.push_back(completion_choice(choice, choices.size(), call, of_prompt, text));
   }
   return json_response({{"id", call.id},
                         {"object", "text_completion"},
@@ -137,7 +162,7 @@ http::Response generate_reply(const CompletionCall& call, const std::vector<Gene
                         {"model", model},
                         {"choices", std::move(choices)},
                         {"usage", usage(call, results)},
-                        {"prompt_logprobs", nullptr},
+                        {"prompt_logprobs", prompt_logprobs(call, 0, results.at(0), {})},
                         {"kv_transfer_params", nullptr}});
 }
 

@@ -27,7 +27,6 @@ void read_neutral(Fields& fields) {
   fields.neutral("bad_words", {Json::array()});
   fields.neutral("allowed_token_ids", {nullptr});
   fields.neutral("logprob_token_ids", {nullptr});
-  fields.neutral("prompt_logprobs", {nullptr});
   fields.neutral("include_stop_str_in_output", {false});
   fields.neutral("use_beam_search", {false});
   fields.ignore("detokenize");
@@ -59,6 +58,13 @@ Sampling read_sampling(Fields& fields) {
   if (const auto logprobs = fields.integer("logprobs", 0, kHighest)) {
     if (*logprobs != 0) fields.refuse("logprobs", "0 (this engine returns the log-probs of sampled tokens only)");
     sampling.logprobs = true;
+  }
+  if (const auto prompt_logprobs = fields.integer("prompt_logprobs", kLowest, kHighest)) {
+    if (*prompt_logprobs != 0 && *prompt_logprobs != 1) {
+      fields.refuse("prompt_logprobs",
+                    "0 or 1 (this engine returns the log-probs of the prompt's tokens, and of the most probable one)");
+    }
+    sampling.prompt_logprobs = static_cast<int32_t>(*prompt_logprobs);
   }
   // Below this vLLM samples greedily.
   if (sampling.temperature < 1e-5) sampling.temperature = 0;

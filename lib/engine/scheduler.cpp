@@ -35,6 +35,7 @@ struct Scheduler::Work {
   uint64_t seed = 0;
   std::vector<Sequence> sequences;
   std::size_t unfinished = 0;
+  std::vector<PromptLogprob> prompt_logprobs;
 };
 
 namespace {
@@ -95,10 +96,31 @@ void Scheduler::plan(Sequence& sequence, int64_t rows, Batch& batch) {
                                       : sequence.choice.token_ids[static_cast<std::size_t>(at - prompt)];
     batch.rows.push_back({token, static_cast<int32_t>(at), sequence.slot});
   }
-  const bool samples = sequence.computed + rows == total;
-  planned_.push_back({&sequence, rows, samples});
-  if (!samples) return;
-  const Sampling& sampling = generation.sampling;
+  Planned planned{&sequence, rows, plan_prompt_logprobs(sequence, rows, batch), sequence.computed + rows == total};
+  if (planned.samples) plan_draw(sequence, batch);
+  planned_.push_back(planned);
+}
+
+// The row of a prompt token looks up the token that follows. The first sequence does it for all choices, and only for
+// what is not there yet: after a preemption the rows run again.
+int64_t Scheduler::plan_prompt_logprobs(const Sequence& sequence, int64_t rows, Batch& batch) const {
+  const Work& work = *sequence.work;
+  if (!work.generation.sampling.prompt_logprobs || sequence.index != 0) return 0;
+  const std::vector<int32_t>& prompt = work.generation.prompt;
+  const auto first_row = static_cast<int64_t>(batch.rows.size()) - rows;
+  const int64_t begin = std::max(sequence.computed, static_cast<int64_t>(work.prompt_logprobs.size()));
+  const int64_t end = std::min(sequence.computed + rows, static_cast<int64_t>(prompt.size()) - 1);
+  for (int64_t at = begin; at < end; ++at) {
+    SampleSpec spec;
+    spec.row = static_cast<int32_t>(first_row + at - sequence.computed);
+    spec.forced = prompt[static_cast<std::size_t>(at + 1)];
+    batch.samples.push_back(std::move(spec));
+  }
+  return std::max<int64_t>(end - begin, 0);
+}
+
+void Scheduler::plan_draw(const Sequence& sequence, Batch& batch) const {
+  const Sampling& sampling = sequence.work->generation.sampling;
   SampleSpec spec;
   spec.row = static_cast<int32_t>(batch.rows.size() - 1);
   spec.temperature = static_cast<float>(sampling.temperature);
@@ -106,7 +128,7 @@ void Scheduler::plan(Sequence& sequence, int64_t rows, Batch& batch) {
   spec.top_k = sampling.top_k;
   spec.min_p = static_cast<float>(sampling.min_p);
   spec.seed = sequence.work->seed + static_cast<uint64_t>(sequence.index);
-  spec.step = total - prompt;
+  spec.step = static_cast<int64_t>(sequence.choice.token_ids.size());
   if (spec.step < sampling.min_tokens) {
     spec.banned = sampling.stop_token_ids;
     if (!sampling.ignore_eos) spec.banned.insert(spec.banned.end(), eos_ids_.begin(), eos_ids_.end());
@@ -161,9 +183,14 @@ void Scheduler::accept(const std::vector<Sampled>& sampled, const std::string& w
   ++counts_.steps;
   for (const Planned& planned : planned_) {
     planned.sequence->computed += planned.rows;
-    if (!planned.samples) continue;
-    VIME_CHECK(next < sampled.size(), "the executor drew fewer tokens than the step asked for");
-    append(*planned.sequence, sampled[next++], weight_version);
+    const std::size_t wanted = static_cast<std::size_t>(planned.prompt_logprobs) + (planned.samples ? 1 : 0);
+    VIME_CHECK(wanted <= sampled.size() - next, "the executor drew fewer tokens than the step asked for");
+    for (int64_t i = 0; i < planned.prompt_logprobs; ++i) {
+      const Sampled& found = sampled[next++];
+      planned.sequence->work->prompt_logprobs.push_back(
+          {found.logprob, found.rank, found.top_token, found.top_logprob});
+    }
+    if (planned.samples) append(*planned.sequence, sampled[next++], weight_version);
   }
   VIME_CHECK(next == sampled.size(), "the executor drew more tokens than the step asked for");
   planned_.clear();
@@ -189,6 +216,7 @@ void Scheduler::drop_finished() {
     counts_.prompt_tokens += owned->generation.prompt.size();
     GenerationResult result;
     for (Sequence& sequence : owned->sequences) result.choices.push_back(std::move(sequence.choice));
+    result.prompt_logprobs = std::move(owned->prompt_logprobs);
     owned->generation.done(std::move(result));
   }
 }
@@ -248,6 +276,10 @@ void Scheduler::preempt_running() {
     free_slots_.push_back(sequence->slot);
     sequence->slot = -1;
     sequence->computed = 0;
+    // The weights may change meanwhile: a prompt's log-probs come from one set of them.
+    Work& work = *sequence->work;
+    if (sequence->index == 0 && work.prompt_logprobs.size() + 1 < work.generation.prompt.size())
+      work.prompt_logprobs.clear();
     waiting_.push_front(sequence);
   }
 }

@@ -51,7 +51,8 @@ class Scheduler {
   int64_t abort_all();
   // Ends every generation with this error.
   void fail_all(const std::string& error);
-  // Running sequences lose their slots and what was computed, and wait again in front; their tokens stay.
+  // Running sequences lose their slots and what was computed, and wait again in front; their tokens stay, and so do
+  // prompt log-probs that are complete.
   void preempt_running();
 
   SchedulerCounts counts() const;
@@ -62,10 +63,13 @@ class Scheduler {
   struct Planned {
     Sequence* sequence = nullptr;
     int64_t rows = 0;
+    int64_t prompt_logprobs = 0;  // looked up
     bool samples = false;
   };
   void admit_waiting();
   void plan(Sequence& sequence, int64_t rows, Batch& batch);
+  int64_t plan_prompt_logprobs(const Sequence& sequence, int64_t rows, Batch& batch) const;
+  void plan_draw(const Sequence& sequence, Batch& batch) const;
   void append(Sequence& sequence, const Sampled& sampled, const std::string& weight_version);
   void finish(Sequence& sequence, FinishReason reason);
   void drop_finished();

@@ -95,7 +95,9 @@ std::vector<engine::Sampled> Forward::run(const engine::Batch& batch, bool draws
       VIME_CHECK(batch.samples[next].row >= begin, "samples are in the order of their rows");
       if (!draws) continue;
       const float* row = logits.data_ptr<float>() + (batch.samples[next].row - begin) * logits.size(1);
-      sampled.push_back(draw(row, logits.size(1), batch.samples[next], shape_.logprobs_mode));
+      const engine::SampleSpec& spec = batch.samples[next];
+      sampled.push_back(spec.forced >= 0 ? look_up(row, logits.size(1), spec.forced)
+                                         : draw(row, logits.size(1), spec, shape_.logprobs_mode));
     }
   }
   return sampled;

@@ -21,11 +21,13 @@ struct Header {
 // A sample's fixed part; its banned ids follow all samples.
 struct WireSample {
   int32_t row = 0;
+  int32_t forced = 0;
   float temperature = 0;
   float top_p = 0;
   int32_t top_k = 0;
   float min_p = 0;
   uint32_t banned = 0;
+  uint32_t zero = 0;
   uint64_t seed = 0;
   int64_t step = 0;
 };
@@ -97,9 +99,16 @@ std::string pack_batch(const engine::Batch& batch) {
   put(out, counts, 2);
   put(out, batch.rows.data(), batch.rows.size());
   for (const engine::SampleSpec& spec : batch.samples) {
-    const WireSample wire{spec.row,   spec.temperature, spec.top_p,
-                          spec.top_k, spec.min_p,       static_cast<uint32_t>(spec.banned.size()),
-                          spec.seed,  spec.step};
+    const WireSample wire{spec.row,
+                          spec.forced,
+                          spec.temperature,
+                          spec.top_p,
+                          spec.top_k,
+                          spec.min_p,
+                          static_cast<uint32_t>(spec.banned.size()),
+                          0,
+                          spec.seed,
+                          spec.step};
     put(out, &wire, 1);
   }
   for (const engine::SampleSpec& spec : batch.samples) put(out, spec.banned.data(), spec.banned.size());
@@ -116,8 +125,8 @@ engine::Batch unpack_batch(const std::string& payload) {
   for (uint64_t i = 0; i < counts[1]; ++i) {
     WireSample wire;
     in.take(&wire, 1);
-    batch.samples.push_back({wire.row, wire.temperature, wire.top_p, wire.top_k, wire.min_p, wire.seed, wire.step,
-                             std::vector<int32_t>(wire.banned)});
+    batch.samples.push_back({wire.row, wire.forced, wire.temperature, wire.top_p, wire.top_k, wire.min_p, wire.seed,
+                             wire.step, std::vector<int32_t>(wire.banned)});
   }
   for (engine::SampleSpec& spec : batch.samples) in.take(spec.banned.data(), spec.banned.size());
   return batch;

@@ -124,4 +124,19 @@ engine::Sampled draw(const float* logits, int64_t vocab, const engine::SampleSpe
   return {drawn.id, static_cast<float>(logprob)};
 }
 
+engine::Sampled look_up(const float* logits, int64_t vocab, int32_t token) {
+  VIME_CHECK(token >= 0 && token < vocab, "token " + std::to_string(token) + " is not in the vocabulary");
+  check_finite(logits, vocab);
+  const double total = log_sum(logits, vocab);
+  const float* const top = std::max_element(logits, logits + vocab);  // the first of equals
+  const auto as_probable = [&](float logit) { return logit >= logits[token]; };
+  engine::Sampled found;
+  found.token = token;
+  found.logprob = static_cast<float>(static_cast<double>(logits[token]) - total);
+  found.rank = static_cast<int32_t>(std::count_if(logits, logits + vocab, as_probable));
+  found.top_token = static_cast<int32_t>(top - logits);
+  found.top_logprob = static_cast<float>(static_cast<double>(*top) - total);
+  return found;
+}
+
 }  // namespace vime::executor

@@ -16,4 +16,8 @@ namespace vime::executor {
 // must not produce samples.
 engine::Sampled draw(const float* logits, int64_t vocab, const engine::SampleSpec& spec, LogprobsMode mode);
 
+// What a forced token is worth after that row: log softmax of the logits, without temperature and filters, its rank and
+// the most probable token. Not finite logits: as above.
+engine::Sampled look_up(const float* logits, int64_t vocab, int32_t token);
+
 }  // namespace vime::executor

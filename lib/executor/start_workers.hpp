@@ -17,6 +17,7 @@
 
 namespace vime::executor {
 
+// Which log-probs a drawn token has. Those of a prompt's own tokens are always raw, as in vLLM.
 enum class LogprobsMode {
   processed,  // of the distribution that was drawn from: after temperature and filters
   raw,        // log softmax of the model's logits

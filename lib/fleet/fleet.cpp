@@ -9,6 +9,24 @@
 #include "base/error.hpp"
 
 namespace vime::fleet {
+namespace {
+
+Json only_choice(const std::string& body, const std::string& what) {
+  const Json reply = parse_json(body, what);
+  const Json& choices = json_member(reply, "choices", what);
+  if (!choices.is_array() || choices.size() != 1) {
+    throw Error(ErrorKind::process_failed, what + ": expected one choice, found " + choices.dump().substr(0, 80));
+  }
+  return choices[0];
+}
+
+double finite(const Json& value, const std::string& what) {
+  if (!value.is_number() || !std::isfinite(value.get<double>()))
+    throw Error(ErrorKind::process_failed, what + " is " + value.dump() + ", expected a finite number");
+  return value.get<double>();
+}
+
+}  // namespace
 
 Fleet::Fleet(http::Client& client, Supervisor& supervisor, std::vector<weights::EngineAddress> engines,
              FleetOptions options)
@@ -36,21 +54,12 @@ Json completion_body(const GenerateJob& job, const std::string& model) {
 }
 
 Generation parse_completion(const std::string& body, const std::string& what) {
-  const Json reply = parse_json(body, what);
-  const Json& choices = json_member(reply, "choices", what);
-  if (!choices.is_array() || choices.size() != 1) {
-    throw Error(ErrorKind::process_failed, what + ": expected one choice, found " + choices.dump().substr(0, 80));
-  }
-  const Json& choice = choices[0];
+  const Json choice = only_choice(body, what);
   Generation generation;
   generation.tokens = json_ints(choice, "token_ids", what);
   const Json& logprobs = json_member(json_member(choice, "logprobs", what), "token_logprobs", what);
   for (const Json& value : logprobs) {
-    if (!value.is_number() || !std::isfinite(value.get<double>())) {
-      throw Error(ErrorKind::process_failed, what + ": log-prob " + std::to_string(generation.logprobs.size()) +
-                                                 " is " + value.dump() + ", expected a finite number");
-    }
-    generation.logprobs.push_back(value.get<double>());
+    generation.logprobs.push_back(finite(value, what + ": log-prob " + std::to_string(generation.logprobs.size())));
   }
   if (generation.logprobs.size() != generation.tokens.size()) {
     throw Error(ErrorKind::process_failed, what + ": " + std::to_string(generation.tokens.size()) + " tokens but " +
@@ -65,9 +74,36 @@ Generation parse_completion(const std::string& body, const std::string& what) {
   return generation;
 }
 
-std::vector<Generation> Fleet::generate(const std::vector<GenerateJob>& jobs,
-                                        const std::function<void(size_t, const Generation&)>& finished,
-                                        const std::function<void()>& meanwhile) {
+Json prompt_logprobs_body(const std::vector<int64_t>& sequence, const std::string& model) {
+  GenerateJob job;
+  job.prompt = sequence;
+  job.sampling.temperature = 0;
+  job.sampling.max_tokens = 1;  // the least that engines accept
+  Json body = completion_body(job, model);
+  body["prompt_logprobs"] = 0;
+  return body;
+}
+
+std::vector<double> parse_prompt_logprobs(const std::string& body, const std::vector<int64_t>& sequence,
+                                          const std::string& what) {
+  const Json choice = only_choice(body, what);
+  const Json& list = json_member(choice, "prompt_logprobs", what);
+  if (!list.is_array() || list.size() != sequence.size()) {
+    throw Error(ErrorKind::process_failed, what + ": expected prompt_logprobs of " + std::to_string(sequence.size()) +
+                                               " tokens, found " +
+                                               (list.is_array() ? std::to_string(list.size()) : list.dump()));
+  }
+  std::vector<double> logprobs;
+  for (size_t i = 1; i < sequence.size(); ++i) {
+    const std::string where = what + ": prompt log-prob " + std::to_string(i);
+    const Json& own = json_member(list[i], std::to_string(sequence[i]), where);
+    logprobs.push_back(finite(json_member(own, "logprob", where), where));
+  }
+  return logprobs;
+}
+
+void Fleet::call_all(std::vector<http::Request> requests, const std::function<void(size_t, const http::Reply&)>& take,
+                     const std::function<void()>& meanwhile) {
   // Shared with the client's thread, which may still deliver after this function has thrown.
   struct Arrivals {
     std::mutex mutex;
@@ -75,21 +111,18 @@ std::vector<Generation> Fleet::generate(const std::vector<GenerateJob>& jobs,
     std::deque<std::pair<size_t, http::Outcome>> queue;
   };
   const auto arrivals = std::make_shared<Arrivals>();
-  const auto engine_of = [this](size_t job) -> weights::EngineClient& { return *engines_[job % engines_.size()]; };
-  const auto name_of = [&](size_t job) { return jobs[job].name + " on " + engine_of(job).address().name(); };
-  for (size_t i = 0; i < jobs.size(); ++i) {
-    http::Request request = engine_of(i).request(
-        "POST", "/v1/completions", completion_body(jobs[i], options_.served_model), options_.request_timeout);
-    request.what = name_of(i);
-    client_.send(std::move(request), [arrivals, i](http::Outcome outcome) {
+  std::vector<std::string> names;
+  for (http::Request& request : requests) {
+    const size_t index = names.size();
+    names.push_back(request.what);
+    client_.send(std::move(request), [arrivals, index](http::Outcome outcome) {
       const std::lock_guard lock(arrivals->mutex);
-      arrivals->queue.emplace_back(i, std::move(outcome));
+      arrivals->queue.emplace_back(index, std::move(outcome));
       arrivals->changed.notify_one();
     });
   }
-  std::vector<Generation> results(jobs.size());
   size_t arrived = 0;
-  while (arrived < jobs.size()) {
+  while (arrived < names.size()) {
     std::deque<std::pair<size_t, http::Outcome>> batch;
     {
       std::unique_lock lock(arrivals->mutex);
@@ -98,17 +131,56 @@ std::vector<Generation> Fleet::generate(const std::vector<GenerateJob>& jobs,
     }
     supervisor_.check();
     if (meanwhile) meanwhile();
-    for (auto& [job, outcome] : batch) {
+    for (auto& [index, outcome] : batch) {
       if (!outcome.answered) supervisor_.explain(Error(ErrorKind::process_failed, outcome.error));
       if (outcome.reply.status != 200) {
-        supervisor_.explain(Error(ErrorKind::process_failed, name_of(job) + ": " + http::status_text(outcome.reply)));
+        supervisor_.explain(Error(ErrorKind::process_failed, names[index] + ": " + http::status_text(outcome.reply)));
       }
-      results[job] = parse_completion(outcome.reply.body, name_of(job));
-      results[job].engine = engine_of(job).address().name();
-      finished(job, results[job]);
+      take(index, outcome.reply);
       ++arrived;
     }
   }
+}
+
+std::vector<Generation> Fleet::generate(const std::vector<GenerateJob>& jobs,
+                                        const std::function<void(size_t, const Generation&)>& finished,
+                                        const std::function<void()>& meanwhile) {
+  const auto engine_of = [this](size_t job) -> weights::EngineClient& { return *engines_[job % engines_.size()]; };
+  const auto name_of = [&](size_t job) { return jobs[job].name + " on " + engine_of(job).address().name(); };
+  std::vector<http::Request> requests;
+  for (size_t i = 0; i < jobs.size(); ++i) {
+    requests.push_back(engine_of(i).request("POST", "/v1/completions", completion_body(jobs[i], options_.served_model),
+                                            options_.request_timeout));
+    requests.back().what = name_of(i);
+  }
+  std::vector<Generation> results(jobs.size());
+  const auto take = [&](size_t job, const http::Reply& reply) {
+    results[job] = parse_completion(reply.body, name_of(job));
+    results[job].engine = engine_of(job).address().name();
+    finished(job, results[job]);
+  };
+  call_all(std::move(requests), take, meanwhile);
+  return results;
+}
+
+std::vector<std::vector<double>> Fleet::prompt_logprobs(int engine,
+                                                        const std::vector<std::vector<int64_t>>& sequences) {
+  const weights::EngineClient& asked = this->engine(engine);
+  const auto name_of = [&](size_t i) {
+    return "log-probs of sequence " + std::to_string(i) + " on " + asked.address().name();
+  };
+  std::vector<http::Request> requests;
+  for (size_t i = 0; i < sequences.size(); ++i) {
+    requests.push_back(asked.request("POST", "/v1/completions",
+                                     prompt_logprobs_body(sequences[i], options_.served_model),
+                                     options_.request_timeout));
+    requests.back().what = name_of(i);
+  }
+  std::vector<std::vector<double>> results(sequences.size());
+  const auto take = [&](size_t i, const http::Reply& reply) {
+    results[i] = parse_prompt_logprobs(reply.body, sequences[i], name_of(i));
+  };
+  call_all(std::move(requests), take, {});
   return results;
 }
 

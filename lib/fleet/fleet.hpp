@@ -59,11 +59,21 @@ class Fleet {
                                    const std::function<void(size_t job, const Generation&)>& finished,
                                    const std::function<void()>& meanwhile = {});
 
+  // For each sequence the log-probs of its tokens from the second on ([length - 1]), as this one engine computes them:
+  // under the model's own distribution, without temperature. All requests are in flight at once. Sequences are shorter
+  // than the engine's max_model_len. Error{process_failed} names the sequence and the engine.
+  std::vector<std::vector<double>> prompt_logprobs(int engine, const std::vector<std::vector<int64_t>>& sequences);
+
   void pause_all();
   void resume_all();
   std::vector<weights::EngineVersion> versions();
 
  private:
+  // Sends all requests at once and hands `take` each reply of status 200, with its request's index, as it arrives.
+  // `meanwhile` (may be empty) is called every few milliseconds. The first failure is thrown.
+  void call_all(std::vector<http::Request> requests, const std::function<void(size_t, const http::Reply&)>& take,
+                const std::function<void()>& meanwhile);
+
   http::Client& client_;
   Supervisor& supervisor_;
   std::vector<std::unique_ptr<weights::EngineClient>> engines_;
@@ -74,5 +84,10 @@ class Fleet {
 // defaults never apply.
 Json completion_body(const GenerateJob& job, const std::string& model);
 Generation parse_completion(const std::string& body, const std::string& what);
+
+// The same for the log-probs of a sequence's own tokens.
+Json prompt_logprobs_body(const std::vector<int64_t>& sequence, const std::string& model);
+std::vector<double> parse_prompt_logprobs(const std::string& body, const std::vector<int64_t>& sequence,
+                                          const std::string& what);
 
 }  // namespace vime::fleet

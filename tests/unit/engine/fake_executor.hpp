@@ -45,6 +45,29 @@ class FakeExecutor final : public Executor {
   }
   static float logprob_of(int32_t token) { return -0.125f * static_cast<float>(token + 1); }
 
+  // What a forced token is worth after this history; -1 / 8 and lower, exact in a float.
+  static Sampled looked_up(const History& before, int32_t token, int32_t vocab_size) {
+    const uint64_t key = mix_key(before.key, static_cast<uint64_t>(token));
+    Sampled found;
+    found.token = token;
+    found.logprob = -0.125f * static_cast<float>(1 + key % 40);
+    found.rank = 1 + static_cast<int32_t>(key % 3);
+    found.top_token = found.rank == 1 ? token : static_cast<int32_t>(key % static_cast<uint64_t>(vocab_size));
+    found.top_logprob = found.rank == 1 ? found.logprob : -0.0625f;
+    return found;
+  }
+  // Of a prompt's tokens from the second on.
+  std::vector<PromptLogprob> expected_prompt_logprobs(const std::vector<int32_t>& prompt) const {
+    History history;
+    std::vector<PromptLogprob> logprobs;
+    for (std::size_t i = 0; i + 1 < prompt.size(); ++i) {
+      history.add(prompt[i]);
+      const Sampled found = looked_up(history, prompt[i + 1], vocab);
+      logprobs.push_back({found.logprob, found.rank, found.top_token, found.top_logprob});
+    }
+    return logprobs;
+  }
+
   // What a request of this prompt gives in `count` tokens.
   std::vector<int32_t> expected(const std::vector<int32_t>& prompt, uint64_t seed, int64_t count) const {
     History history;
@@ -73,18 +96,27 @@ class FakeExecutor final : public Executor {
         throw Error(ErrorKind::process_failed, "worker 1 was killed by signal 9");
       most_rows = std::max(most_rows, batch.rows.size());
     }
+    std::vector<History> after;  // each row
     for (const TokenRow& row : batch.rows) {
       History& history = histories_[row.slot];
       if (row.position == 0) history = {};
       VIME_CHECK(row.position == history.tokens, "a row does not continue its slot");
       VIME_CHECK(row.slot >= 0 && row.slot < slots, "no such slot");
       history.add(row.token);
+      after.push_back(history);
     }
     VIME_CHECK(static_cast<int64_t>(batch.rows.size()) <= rows, "too many rows");
     std::vector<Sampled> sampled;
+    int32_t last_row = 0;
     for (const SampleSpec& spec : batch.samples) {
-      const TokenRow& row = batch.rows.at(static_cast<std::size_t>(spec.row));
-      const int32_t token = next_token(histories_[row.slot], spec.seed, spec.step, spec.banned, vocab);
+      VIME_CHECK(spec.row >= last_row, "samples are in the order of their rows");
+      last_row = spec.row;
+      const History& history = after.at(static_cast<std::size_t>(spec.row));
+      if (spec.forced >= 0) {
+        sampled.push_back(looked_up(history, spec.forced, vocab));
+        continue;
+      }
+      const int32_t token = next_token(history, spec.seed, spec.step, spec.banned, vocab);
       sampled.push_back({token, logprob_of(token)});
     }
     return sampled;

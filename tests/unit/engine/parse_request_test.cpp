@@ -109,7 +109,10 @@ TEST_CASE("unknown keys, wrong types and settings that are not served are refuse
                           "\"repetition_penalty\":1.1",
                           "\"presence_penalty\":0.5",
                           "\"stop\":[\"x\"]",
-                          "\"prompt_logprobs\":0",
+                          "\"prompt_logprobs\":2",
+                          "\"prompt_logprobs\":-1",
+                          "\"prompt_logprobs\":true",
+                          "\"prompt_logprobs\":\"0\"",
                           "\"logit_bias\":{\"3\":1}",
                           "\"best_of\":4",
                           "\"return_token_ids\":\"yes\"",
@@ -126,6 +129,22 @@ TEST_CASE("unknown keys, wrong types and settings that are not served are refuse
   CHECK(holds(refusal(R"({"prompt":[3],"temperature":0,"n":2})"), "greedy"));
   CHECK(holds(refusal(R"({"prompt":[3],"min_tokens":9,"max_tokens":8})"), "min_tokens 9 exceeds max_tokens 8"));
   CHECK(holds(refusal("[]"), "expected a JSON object"));
+}
+
+TEST_CASE("prompt_logprobs is null, 0 or 1 on both routes, and more is refused in a sentence") {
+  for (const int32_t value : {0, 1}) {
+    const Json body = {{"prompt", {3}}, {"max_tokens", 1}, {"prompt_logprobs", value}};
+    CHECK(completion(body.dump()).sampling.prompt_logprobs == value);
+    const Json params = {{"max_tokens", 1}, {"prompt_logprobs", value}};
+    const Json generate = {{"token_ids", {3}}, {"sampling_params", params}};
+    CHECK(parse_generate(generate, "", kModel).sampling.prompt_logprobs == value);
+  }
+  CHECK_FALSE(completion(R"({"prompt":[3],"prompt_logprobs":null})").sampling.prompt_logprobs.has_value());
+  CHECK_FALSE(completion(R"({"prompt":[3]})").sampling.prompt_logprobs.has_value());
+  CHECK(holds(
+      refusal(R"({"prompt":[3],"prompt_logprobs":5})"),
+      "\"prompt_logprobs\": expected 0 or 1 (this engine returns the log-probs of the prompt's tokens, and of the "
+      "most probable one), found 5"));
 }
 
 TEST_CASE("prompts of limit - 1, limit and limit + 1 tokens each have an outcome of their own") {

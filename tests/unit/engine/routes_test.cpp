@@ -85,6 +85,51 @@ TEST_CASE("generate takes and gives token ids") {
   CHECK(reply["choices"][0]["weight_versions"][0]["end"] == 3);
 }
 
+TEST_CASE("prompt log-probs come in vLLM's form: null first, then entries by token id") {
+  Bench bench;
+  const std::vector<std::vector<int32_t>> prompts = {{5, 6, 7, 8, 9}, {4}};
+  const auto entry = [](float logprob, int32_t rank, const Json& text) -> Json {
+    return {{"logprob", static_cast<double>(logprob)}, {"rank", rank}, {"decoded_token", text}};
+  };
+  const auto expected = [&](const std::vector<int32_t>& prompt, bool with_top, bool with_text) {
+    const auto text = [&](int32_t id) { return with_text ? Json(std::to_string(id)) : Json(nullptr); };
+    Json list = Json::array({nullptr});
+    for (const PromptLogprob& found : bench.fake.expected_prompt_logprobs(prompt)) {
+      const int32_t id = prompt[list.size()];
+      Json tokens = {{std::to_string(id), entry(found.logprob, found.rank, text(id))}};
+      if (with_top && found.top_token != id)
+        tokens[std::to_string(found.top_token)] = entry(found.top_logprob, 1, text(found.top_token));
+      list.push_back(tokens);
+    }
+    return list;
+  };
+  Json body = {{"prompt", prompts}, {"max_tokens", 1}, {"n", 2}, {"seed", 1}};
+  for (const Json& choice : Bench::json(bench.complete(body))["choices"]) CHECK(choice["prompt_logprobs"].is_null());
+  for (const int value : {0, 1}) {
+    body["prompt_logprobs"] = value;
+    const Json choices = Bench::json(bench.complete(body))["choices"];
+    REQUIRE(choices.size() == 4);
+    for (std::size_t i = 0; i < 4; ++i)
+      CHECK(choices[i]["prompt_logprobs"] == expected(prompts[i / 2], value == 1, true));
+    const Json params = {{"max_tokens", 1}, {"prompt_logprobs", value}};
+    const Json generate = {{"token_ids", prompts[0]}, {"sampling_params", params}};
+    const Json reply = bench.post_json("/inference/v1/generate", generate.dump());
+    CHECK(reply["prompt_logprobs"] == expected(prompts[0], value == 1, false));
+  }
+  const Json plain =
+      bench.post_json("/inference/v1/generate", R"({"token_ids":[5,6],"sampling_params":{"max_tokens":1}})");
+  CHECK(plain["prompt_logprobs"].is_null());
+  // The form itself, once in full.
+  const Json full = Bench::json(bench.complete({{"prompt", {5, 6}}, {"max_tokens", 1}, {"prompt_logprobs", 0}}));
+  const Json& entries = full["choices"][0]["prompt_logprobs"];
+  const std::string logprob = Json(static_cast<double>(bench.fake.expected_prompt_logprobs({5, 6})[0].logprob)).dump();
+  const std::string rank = std::to_string(bench.fake.expected_prompt_logprobs({5, 6})[0].rank);
+  CHECK(entries.dump() == "[null,{\"6\":{\"logprob\":" + logprob + ",\"rank\":" + rank + ",\"decoded_token\":\"6\"}}]");
+  const http::Reply refused = bench.post("/v1/completions", R"({"prompt":[5,6],"prompt_logprobs":2})");
+  CHECK(refused.status == 400);
+  CHECK(holds(Bench::message(refused), "prompt_logprobs"));
+}
+
 TEST_CASE("a stop id ends a completion, is in the ids and not in the text") {
   Bench bench;
   const auto expected = bench.fake.expected({9}, 3, 2);

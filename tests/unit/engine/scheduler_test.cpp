@@ -222,3 +222,66 @@ TEST_CASE("a failure ends every generation with its text") {
   run.finish();
   CHECK(run.results["z"].choices[0].token_ids == run.fake.expected({5}, 7, 3));
 }
+
+TEST_CASE("prompt log-probs of a thousand prompts are those of each alone, whatever the cut into steps") {
+  Run run;
+  run.fake.rows = 5;
+  run.started();
+  std::map<std::string, std::vector<int32_t>> prompts;
+  for (int i = 0; i < 1000; ++i) {
+    std::vector<int32_t> prompt;
+    for (int k = 0; k <= i % 40; ++k) prompt.push_back((i * 7 + k) % 50);
+    Sampling asked = sampling(1 + i % 3, static_cast<uint64_t>(i));
+    if (i % 4 != 0) asked.prompt_logprobs = i % 2;
+    if (i % 5 == 0) asked.n = 3;
+    run.add(std::to_string(i), prompt, asked);
+    prompts[std::to_string(i)] = prompt;
+  }
+  run.finish();
+  REQUIRE(run.results.size() == 1000);
+  for (int i = 0; i < 1000; ++i) {
+    const std::vector<int32_t>& prompt = prompts[std::to_string(i)];
+    const GenerationResult& result = run.results[std::to_string(i)];
+    const bool wanted = i % 4 != 0;
+    CHECK(result.prompt_logprobs ==
+          (wanted ? run.fake.expected_prompt_logprobs(prompt) : std::vector<PromptLogprob>{}));
+    // What is drawn does not depend on what is looked up.
+    CHECK(result.choices[0].token_ids == run.fake.expected(prompt, static_cast<uint64_t>(i), 1 + i % 3));
+  }
+}
+
+TEST_CASE("a preempted prompt's log-probs begin again, complete ones stay") {
+  Run run;
+  run.fake.rows = 4;
+  run.started();
+  const std::vector<int32_t> prompt = {3, 1, 4, 1, 5, 9, 2, 6, 5};
+  Sampling asked = sampling(8, 2);
+  asked.prompt_logprobs = 0;
+  run.add("x", prompt, asked);
+  run.step();
+  run.scheduler->preempt_running();  // after 4 of 9 rows
+  Batch batch = run.scheduler->next_batch(true);
+  CHECK(std::count_if(batch.samples.begin(), batch.samples.end(), [](const SampleSpec& s) { return s.forced >= 0; }) ==
+        4);
+  run.scheduler->accept(run.fake.step(batch), "1");
+  for (int i = 0; i < 4; ++i) run.step();
+  run.scheduler->preempt_running();  // the prompt is through and tokens have been drawn
+  for (batch = run.scheduler->next_batch(true); !batch.rows.empty(); batch = run.scheduler->next_batch(true)) {
+    for (const SampleSpec& spec : batch.samples) CHECK(spec.forced == -1);
+    run.scheduler->accept(run.fake.step(batch), "2");
+  }
+  CHECK(run.results["x"].prompt_logprobs == run.fake.expected_prompt_logprobs(prompt));
+  CHECK(run.results["x"].choices[0].token_ids == run.fake.expected(prompt, 2, 8));
+}
+
+TEST_CASE("an aborted prompt gives the log-probs so far") {
+  Run run;
+  run.fake.rows = 4;
+  run.started();
+  Sampling asked = sampling(8, 2);
+  asked.prompt_logprobs = 0;
+  run.add("x", std::vector<int32_t>(9, 7), asked);
+  run.step();
+  run.scheduler->abort_all();
+  CHECK(run.results["x"].prompt_logprobs.size() == 4);
+}

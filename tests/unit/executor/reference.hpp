@@ -71,23 +71,32 @@ struct Asked {
   engine::Sampling sampling;
 };
 
-// Runs all of them through a scheduler, in the order given, and returns the choices in the order of `asked`.
-inline std::vector<engine::Choice> generate(engine::Executor& executor, const std::vector<Asked>& asked,
-                                            const std::vector<std::size_t>& order) {
+// Runs all of them through a scheduler, in the order given, and returns the results in the order of `asked`.
+inline std::vector<engine::GenerationResult> run(engine::Executor& executor, const std::vector<Asked>& asked,
+                                                 const std::vector<std::size_t>& order) {
   engine::Scheduler scheduler({executor.max_slots(), executor.max_batch_rows(), executor.max_model_len()}, {}, 0);
-  std::vector<engine::Choice> choices(asked.size());
+  std::vector<engine::GenerationResult> results(asked.size());
   for (const std::size_t i : order) {
     engine::Generation generation;
     generation.prompt = asked[i].prompt;
     generation.sampling = asked[i].sampling;
-    generation.done = [&choices, i](engine::GenerationResult result) { choices[i] = std::move(result.choices.at(0)); };
+    generation.done = [&results, i](engine::GenerationResult result) { results[i] = std::move(result); };
     scheduler.add(std::move(generation));
   }
   while (true) {
     const engine::Batch batch = scheduler.next_batch(true);
-    if (batch.rows.empty()) return choices;
+    if (batch.rows.empty()) return results;
     scheduler.accept(executor.step(batch), "1");
   }
+}
+
+// The first choice of each.
+inline std::vector<engine::Choice> generate(engine::Executor& executor, const std::vector<Asked>& asked,
+                                            const std::vector<std::size_t>& order) {
+  std::vector<engine::Choice> choices;
+  for (engine::GenerationResult& result : run(executor, asked, order))
+    choices.push_back(std::move(result.choices.at(0)));
+  return choices;
 }
 
 }  // namespace vime::executor

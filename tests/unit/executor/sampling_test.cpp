@@ -135,3 +135,19 @@ TEST_CASE("logits that are not finite are an error that names the token") {
     }
   }
 }
+
+TEST_CASE("a looked-up token has its log softmax, its rank and the most probable token beside it") {
+  const auto whole = distribution(1.0, {0, 1, 2, 3, 4, 5});
+  const int32_t ranks[] = {4, 5, 1, 3, 6, 3};  // 3 and 5 are equal: both have three tokens at least as probable
+  for (int32_t id = 0; id < 6; ++id) {
+    const engine::Sampled found = look_up(kLogits.data(), 6, id);
+    CHECK(found.token == id);
+    CHECK(found.logprob == doctest::Approx(std::log(whole.at(id))).epsilon(1e-6));
+    CHECK(found.rank == ranks[id]);
+    CHECK(found.top_token == 2);
+    CHECK(found.top_logprob == doctest::Approx(std::log(whole.at(2))).epsilon(1e-6));
+  }
+  const std::vector<float> bad = {0.0f, std::numeric_limits<float>::infinity()};
+  CHECK_THROWS_AS(look_up(bad.data(), 2, 0), Error);
+  CHECK_THROWS_AS(look_up(kLogits.data(), 6, 6), Error);
+}

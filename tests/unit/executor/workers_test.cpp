@@ -5,6 +5,7 @@
 #include "torch_doctest.hpp"
 
 #include <cerrno>
+#include <cmath>
 #include <cstring>
 #include <numeric>
 
@@ -136,6 +137,49 @@ TEST_CASE(
       const auto alone = generate(*executor, {asked[i]}, {0});
       CHECK(alone[0].token_ids == together[i].token_ids);
       CHECK(alone[0].logprobs == together[i].logprobs);
+    }
+  }
+}
+
+TEST_CASE("prompt log-probs are those of a teacher-forced pass, with one and two workers, over several steps") {
+  const std::string name = "qwen3";
+  const torch::Tensor ids = reference_tensor(name, "input_ids");  // [3, length]
+  const torch::Tensor logits = reference_tensor(name, "logits").to(torch::kFloat64);
+  const torch::Tensor expected = torch::log_softmax(logits, -1);
+  // Relative 1e-5 of the largest logit: the reference's own tolerance for float32.
+  const double tolerance = 1e-5 * logits.abs().max().item<double>();
+  for (const int workers : {1, 2}) {
+    CAPTURE(workers);
+    ExecutorOptions options = options_for(name, workers);
+    options.rows_per_step = 7;  // no prompt fits in a step
+    options.rows_per_block = 4;
+    const auto executor = start_workers(options);
+    std::vector<Asked> asked;
+    for (int64_t i = 0; i < ids.size(0); ++i) {
+      Asked one;
+      for (int64_t k = 0; k < ids.size(1); ++k) one.prompt.push_back(static_cast<int32_t>(ids[i][k].item<int64_t>()));
+      one.sampling.max_tokens = 1;
+      one.sampling.temperature = 0.5;  // log-probs of prompts are without it
+      one.sampling.prompt_logprobs = 1;
+      asked.push_back(one);
+    }
+    REQUIRE(asked[0].prompt.size() > 7);
+    const auto results = run(*executor, asked, in_order(asked.size()));
+    for (std::size_t i = 0; i < asked.size(); ++i) {
+      REQUIRE(results[i].prompt_logprobs.size() == asked[i].prompt.size() - 1);
+      for (std::size_t k = 0; k + 1 < asked[i].prompt.size(); ++k) {
+        const torch::Tensor row = expected[static_cast<int64_t>(i)][static_cast<int64_t>(k)];
+        const engine::PromptLogprob& found = results[i].prompt_logprobs[k];
+        const double own = row[asked[i].prompt[k + 1]].item<double>();
+        CHECK(std::abs(static_cast<double>(found.logprob) - own) < tolerance);
+        CHECK(std::abs(static_cast<double>(found.top_logprob) - row.max().item<double>()) < tolerance);
+        CHECK(std::abs(row[found.top_token].item<double>() - row.max().item<double>()) < tolerance);
+        // The rank, but for tokens that lie as close as the tolerance.
+        CHECK(found.rank >= (row > own + 2 * tolerance).sum().item<int64_t>() + 1);
+        CHECK(found.rank <= (row >= own - 2 * tolerance).sum().item<int64_t>());
+      }
+      // Not one bit depends on the company.
+      CHECK(run(*executor, {asked[i]}, {0})[0].prompt_logprobs == results[i].prompt_logprobs);
     }
   }
 }

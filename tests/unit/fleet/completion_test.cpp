@@ -72,3 +72,33 @@ TEST_CASE("the run's token is not on an engine's command line") {
   CHECK(command.env.at("VIME_RUN_TOKEN") == "secret");
   CHECK(command.role == "engine-0");
 }
+
+TEST_CASE("prompt log-probs are read by token id, and what cannot be read names the place") {
+  const std::vector<int64_t> sequence = {4, 7, 7};
+  const Json good = Json::parse(R"({"choices": [{"prompt_logprobs": [null,
+    {"7": {"logprob": -0.5, "rank": 2, "decoded_token": null}, "3": {"logprob": -0.25, "rank": 1, "decoded_token": "x"}},
+    {"7": {"logprob": -1.5, "rank": 1, "decoded_token": null}}]}]})");
+  CHECK(parse_prompt_logprobs(good.dump(), sequence, "w") == std::vector<double>{-0.5, -1.5});
+  const auto refused = [&](const Json& reply, const std::string& reason) {
+    try {
+      parse_prompt_logprobs(reply.dump(), sequence, "sequence 1 on engine 3");
+      return false;
+    } catch (const Error& error) {
+      CAPTURE(error.message());
+      CHECK(error.message().find("sequence 1 on engine 3") == 0);
+      return error.message().find(reason) != std::string::npos;
+    }
+  };
+  Json reply = good;
+  reply["choices"][0]["prompt_logprobs"] = nullptr;
+  CHECK(refused(reply, "expected prompt_logprobs of 3 tokens, found null"));
+  reply = good;
+  reply["choices"][0]["prompt_logprobs"].erase(2);
+  CHECK(refused(reply, "expected prompt_logprobs of 3 tokens, found 2"));
+  reply = good;
+  reply["choices"][0]["prompt_logprobs"][1].erase("7");
+  CHECK(refused(reply, "prompt log-prob 1: \"7\" is missing"));
+  reply = good;
+  reply["choices"][0]["prompt_logprobs"][2]["7"]["logprob"] = nullptr;
+  CHECK(refused(reply, "prompt log-prob 2 is null, expected a finite number"));
+}

@@ -1,0 +1,93 @@
+// Log-probs of given sequences, asked of one engine over real HTTP.
+#include <doctest/doctest.h>
+
+#include <mutex>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "base/error.hpp"
+#include "base/random.hpp"
+#include "fleet/fleet.hpp"
+#include "http/server.hpp"
+
+using namespace vime;
+using namespace vime::fleet;
+
+namespace {
+
+// Answers when `expected` requests are there, so an answer proves that so many were in flight at once.
+class StandInEngine {
+ public:
+  explicit StandInEngine(size_t expected) : expected_(expected), server_({}) {
+    server_.route("POST", "/v1/completions", [this](const http::ServerRequest& request, http::Responder responder) {
+      const std::lock_guard lock(mutex_);
+      waiting_.emplace_back(parse_json(request.body, "request"), std::move(responder));
+      if (waiting_.size() < expected_) return;
+      for (auto& [body, waiter] : std::exchange(waiting_, {})) waiter.respond(reply(body));
+    });
+    server_.start();
+  }
+  std::string url() const { return "http://127.0.0.1:" + std::to_string(server_.port()); }
+
+ private:
+  // Token t has log-prob -t at every place; token 13 is refused.
+  static http::Response reply(const Json& body) {
+    CHECK(body.at("prompt_logprobs") == 0);
+    CHECK(body.at("max_tokens") == 1);
+    CHECK(body.at("model") == "m");
+    Json list = Json::array({nullptr});
+    for (size_t i = 1; i < body.at("prompt").size(); ++i) {
+      const int64_t token = body.at("prompt")[i].get<int64_t>();
+      if (token == 13) return http::error_response(400, "no luck with 13");
+      list.push_back({{std::to_string(token), {{"logprob", -token}, {"rank", 1}, {"decoded_token", nullptr}}}});
+    }
+    const Json choice = {{"index", 0}, {"prompt_logprobs", list}};
+    return {200, Json({{"choices", Json::array({choice})}}).dump(), "application/json"};
+  }
+
+  size_t expected_;
+  std::mutex mutex_;
+  std::vector<std::pair<Json, http::Responder>> waiting_;
+  http::Server server_;
+};
+
+struct Bench {
+  explicit Bench(size_t expected)
+      : second(expected),
+        fleet(client, supervisor, {{0, first.url(), ""}, {1, second.url(), ""}},
+              {milliseconds(20000), milliseconds(20000), "m"}) {}
+
+  StandInEngine first{1};
+  StandInEngine second;
+  http::Client client;
+  Supervisor supervisor{std::string(VIME_BIN_DIR) + "/proc_test_child", "f" + random_token(), {}};
+  Fleet fleet;
+};
+
+}  // namespace
+
+TEST_CASE("one engine scores all sequences, all in flight at once, results in their order") {
+  Bench bench(40);
+  std::vector<std::vector<int64_t>> sequences;
+  std::vector<std::vector<double>> expected;
+  for (int64_t i = 0; i < 40; ++i) {
+    sequences.push_back({i, i + 100, 2 * i + 50});
+    expected.push_back({static_cast<double>(-i - 100), static_cast<double>(-2 * i - 50)});
+  }
+  sequences[7] = {5};
+  expected[7] = {};
+  CHECK(bench.fleet.prompt_logprobs(1, sequences) == expected);
+  CHECK(bench.fleet.prompt_logprobs(1, {}).empty());
+}
+
+TEST_CASE("a sequence that an engine refuses is an error that names both") {
+  Bench bench(2);
+  try {
+    bench.fleet.prompt_logprobs(1, {{1, 2}, {1, 13}});
+    FAIL("nothing was thrown");
+  } catch (const Error& error) {
+    CHECK(error.kind() == ErrorKind::process_failed);
+    CHECK(error.message() == "log-probs of sequence 1 on engine 1: HTTP 400: no luck with 13");
+  }
+}
