@@ -14,6 +14,9 @@ namespace vime::app {
 
 using Action = std::function<int()>;
 
+// All of main. Called again by a fork of the node agent, with the arguments that the fork has taken on.
+int run_command_line(int argc, char** argv);
+
 void add_run_command(CLI::App& app, Action& chosen);
 void add_plan_command(CLI::App& app, Action& chosen);
 void add_eval_command(CLI::App& app, Action& chosen);

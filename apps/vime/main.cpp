@@ -107,7 +107,7 @@ int run(int argc, char** argv) {
 
 }  // namespace
 
-int main(int argc, char** argv) {
+int app::run_command_line(int argc, char** argv) {
   std::signal(SIGPIPE, SIG_IGN);  // whoever reads the progress may leave; what must be written says so itself
   proc::remember_arguments(argc, argv);
   app::remember_module_arguments(argc, argv);
@@ -118,4 +118,8 @@ int main(int argc, char** argv) {
   } catch (const std::exception& error) {
     return report(Error(ErrorKind::internal, error.what(), "this is a bug in vime"));
   }
+}
+
+int main(int argc, char** argv) {
+  return app::run_command_line(argc, argv);
 }

@@ -23,8 +23,9 @@ std::string death_report(const proc::Event& event) {
 }
 
 Supervisor::Supervisor(const std::string& vime_binary, const std::string& run_id,
-                       std::function<void(const std::string&, const Json&)> on_event)
-    : agent_(vime_binary, run_id), on_event_(std::move(on_event)) {}
+                       std::function<void(const std::string&, const Json&)> on_event,
+                       const proc::AgentOptions& agent_options)
+    : agent_(vime_binary, run_id, agent_options), on_event_(std::move(on_event)) {}
 
 void Supervisor::start(const proc::Command& command, std::function<void(const proc::Event&)> on_end) {
   agent_.start(command);

@@ -19,7 +19,8 @@ class Supervisor {
  public:
   // `on_event` hears of every start, readiness and exit (for the event log); may be empty.
   Supervisor(const std::string& vime_binary, const std::string& run_id,
-             std::function<void(const std::string& kind, const Json& fields)> on_event);
+             std::function<void(const std::string& kind, const Json& fields)> on_event,
+             const proc::AgentOptions& agent_options = {});
 
   // `on_end`: for a process whose end is no end of the run, such as a reward worker that will be started again. It is
   // told the exit or the failed start, from within check() and the waits, instead of an error being thrown.

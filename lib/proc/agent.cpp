@@ -34,6 +34,8 @@ constexpr milliseconds kAgentSlack{4000};
 constexpr milliseconds kReapTimeout{2000};
 constexpr milliseconds kSweepTimeout{2000};
 constexpr milliseconds kGlance{2};
+// For a worker's arguments with a few long paths, and vime's variables.
+constexpr size_t kArgumentRoomBytes = 8192;
 
 // False when nothing could be read before the timeout; true also for an error or the end of the stream.
 bool wait_readable(int fd, milliseconds timeout) {
@@ -64,7 +66,7 @@ struct Agent::State {
   bool closed = false;  // shutdown() is over
   std::string lost;     // why the agent is lost, once it is
 
-  void launch(const std::string& vime_binary, const std::string& run_id);
+  void launch(const std::string& vime_binary, const std::string& run_id, const AgentOptions& options);
   void send(const Json& message, const std::vector<int>& descriptors = {});
   ssize_t send_some(const char* bytes, size_t size, const std::vector<int>& descriptors) const;
   bool receive();
@@ -76,7 +78,7 @@ struct Agent::State {
   void show_queue();
 };
 
-void Agent::State::launch(const std::string& vime_binary, const std::string& run_id) {
+void Agent::State::launch(const std::string& vime_binary, const std::string& run_id, const AgentOptions& options) {
   int ends[2];
   if (::socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends) != 0)
     throw_errno(ErrorKind::exhausted, "make a socket pair");
@@ -88,6 +90,10 @@ void Agent::State::launch(const std::string& vime_binary, const std::string& run
   request.argv = {vime_binary, "agent", "--fd", std::to_string(far.get()), "--run-id", run_id};
   request.environment = current_environment();
   request.environment.erase("VIME_READY_FD");  // its pipe, if any, announces this process and not the agent
+  if (options.preload) {
+    request.argv.push_back("--preload");
+    request.environment[kArgumentRoom] = std::string(kArgumentRoomBytes, ' ');
+  }
   request.stdin_fd = request.stdout_fd = null.get();
   if (::fcntl(2, F_GETFD) < 0) request.stderr_fd = null.get();
   request.kept_fd = far.get();
@@ -251,7 +257,8 @@ void Agent::State::show_queue() {
   }
 }
 
-Agent::Agent(const std::string& vime_binary, const std::string& run_id) : state_(std::make_unique<State>()) {
+Agent::Agent(const std::string& vime_binary, const std::string& run_id, const AgentOptions& options)
+    : state_(std::make_unique<State>()) {
   // Processes are recognised by the run id, so an empty one could match others'.
   VIME_CHECK(!run_id.empty(), "the agent needs a run id");
   State& state = *state_;
@@ -259,7 +266,7 @@ Agent::Agent(const std::string& vime_binary, const std::string& run_id) : state_
   state.watched = UniqueFd(::epoll_create1(EPOLL_CLOEXEC));
   if (!state.queued || !state.watched) throw_errno(ErrorKind::exhausted, "start the agent: make its descriptors");
   try {
-    state.launch(vime_binary, run_id);
+    state.launch(vime_binary, run_id, options);
   } catch (const Error& error) {
     throw error.within("start the agent");
   }

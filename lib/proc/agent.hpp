@@ -9,6 +9,10 @@
 //                     {"event":"exited","role","pid","code"|"signal","expected","log","tail":[..]}
 //                     {"event":"failed","role","error"}   {"event":"bye","reason"}
 //
+// An agent that is asked to preload has done once what every start of certain commands begins with (for vime's own
+// workers: load LibTorch), and starts those by a fork of itself, without exec. For the driver and for the children
+// nothing else changes.
+//
 // Children find in their environment VIME_RUN_ID, VIME_READY_FD (see announce_ready) and VIME_CHILD (run id, agent,
 // number: the mark by which orphans are recognised). "exited" and "failed" come when the child's whole tree is gone,
 // not only its first process.
@@ -16,6 +20,7 @@
 
 #include <chrono>
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <memory>
 #include <optional>
@@ -56,13 +61,18 @@ struct Event {
 // "exited with status 3", "was killed by signal 9 (SIGKILL)"
 std::string describe_exit(const Event& event);
 
+struct AgentOptions {
+  bool preload =
+      false;  // worth it where many workers are started: the agent takes LibTorch's memory and load time once
+};
+
 // The driver's end. One thread at a time.
 class Agent {
  public:
-  // Starts `<vime_binary> agent --fd N --run-id ID` in its own session, so that a terminal's Ctrl-C does not reach it.
-  // Waits for its exec (10 s at most). Throws Error{process_failed}. The run id must be unique: orphans are known by
-  // it.
-  Agent(const std::string& vime_binary, const std::string& run_id);
+  // Starts `<vime_binary> agent --fd N --run-id ID [--preload]` in its own session, so that a terminal's Ctrl-C does
+  // not reach it. Waits for its exec (10 s at most). Throws Error{process_failed}. The run id must be unique: orphans
+  // are known by it.
+  Agent(const std::string& vime_binary, const std::string& run_id, const AgentOptions& options = {});
   ~Agent();  // shutdown(5 s); nothing that the agent started is alive afterwards
   Agent(const Agent&) = delete;
   Agent& operator=(const Agent&) = delete;
@@ -86,10 +96,17 @@ class Agent {
   std::unique_ptr<State> state_;
 };
 
+// What a preloading agent runs in a fork of itself instead of by exec.
+struct Preloaded {
+  std::function<bool(const Command&)> covers;      // whether `main` can run the command; empty: none
+  std::function<int(int argc, char** argv)> main;  // in the child: returns its exit status
+};
+
 // The agent's main: serves the stream on `fd` until it closes. Returns the exit status (0; 1 when a process would not
-// end). Must be called in a process with one thread, which it turns into a subreaper. SIGTERM, SIGINT and SIGHUP end it
-// like a closed stream. Throws Error when `fd` is no open descriptor.
-int agent_main(int fd, const std::string& run_id);
+// end). With `preloaded`, remember_arguments must have been called. Must be called in a process with one thread, which
+// it turns into a subreaper. SIGTERM, SIGINT and SIGHUP end it like a closed stream. Throws Error when `fd` is no open
+// descriptor.
+int agent_main(int fd, const std::string& run_id, Preloaded preloaded = {});
 
 // Called once by a child to tell the driver that it serves ({"port": 4711, ...}); does nothing when no agent started
 // it. Removes VIME_READY_FD from the environment (call it where no other thread reads that) and closes the descriptor.

@@ -11,7 +11,7 @@
 
 namespace vime::proc {
 
-void launch(Child& child, const std::string& run_id, const std::string& mark_value) {
+void launch(Child& child, const std::string& run_id, const std::string& mark_value, const Preloaded& preloaded) {
   const Command& command = child.command;
   UniqueFd log(::open(command.log_path.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC | O_NOCTTY, 0644));
   if (!log) throw_errno(ErrorKind::process_failed, "open log \"" + command.log_path + "\"");
@@ -35,6 +35,7 @@ void launch(Child& child, const std::string& run_id, const std::string& mark_val
   request.stderr_fd = log.get();
   request.kept_fd = ready_write.get();
   request.dies_with_parent = true;
+  if (preloaded.covers && preloaded.covers(command)) request.main = preloaded.main;
   Spawned spawned = spawn(request);
   child.stdin_end.reset();
   child.stdout_end.reset();

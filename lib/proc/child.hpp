@@ -43,9 +43,10 @@ struct Child {
 
 using Children = std::vector<std::unique_ptr<Child>>;
 
-// Starts child.command and fills in what the running child has. `mark_value` is "<run id>/<agent pid>/<number>".
-// Throws Error{process_failed} when nothing was started; a failure of exec comes later through exec_pipe.
-void launch(Child& child, const std::string& run_id, const std::string& mark_value);
+// Starts child.command, by a mere fork where it is preloaded, and fills in what the running child has. `mark_value` is
+// "<run id>/<agent pid>/<number>". Throws Error{process_failed} when nothing was started; a failure of exec comes later
+// through exec_pipe.
+void launch(Child& child, const std::string& run_id, const std::string& mark_value, const Preloaded& preloaded);
 
 // The living processes that belong to the child, one of `all`. Adds them to child.known.
 std::vector<ProcessEntry> tree_of(Child& child, const Children& all);

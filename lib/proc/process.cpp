@@ -10,6 +10,7 @@
 #include <csignal>
 #include <cstdint>
 #include <cstring>
+#include <utility>
 #include <vector>
 
 #include "base/error.hpp"
@@ -38,6 +39,32 @@ std::atomic<int> interrupts{0};
 std::atomic<int> interrupt_event{-1};
 static_assert(std::atomic<int>::is_always_lock_free, "the handler may only touch lock-free atomics");
 
+bool is_own(const std::string& entry) {
+  return entry.compare(0, 5, "VIME_") == 0;
+}
+
+// environ becomes these entries, in memory of their own.
+void move_environment(std::vector<std::string> entries) {
+  if (moved_environment == nullptr) moved_environment = new MovedEnvironment;
+  moved_environment->strings = std::move(entries);
+  moved_environment->pointers.clear();
+  for (std::string& entry : moved_environment->strings) moved_environment->pointers.push_back(entry.data());
+  moved_environment->pointers.push_back(nullptr);
+  environ = moved_environment->pointers.data();
+}
+
+// Shows the environment in the argument memory from `at` on. /proc/PID/environ has to tell by which run and by whom
+// this process was started (the sweep after an end looks there), so vime's own variables come first.
+void show_environment(char* at) {
+  for (const bool own : {true, false}) {
+    for (const std::string& entry : moved_environment->strings) {
+      if (is_own(entry) != own || entry.size() + 1 > static_cast<size_t>(argument_memory.end - at)) continue;
+      std::memcpy(at, entry.c_str(), entry.size() + 1);
+      at += entry.size() + 1;
+    }
+  }
+}
+
 extern "C" void on_interrupt(int signal) {
   const int saved_errno = errno;
   // A closing terminal sends SIGHUP more than once; only a person or a supervisor repeats the other two.
@@ -54,15 +81,13 @@ void remember_arguments(int argc, char** argv) {
   char* end = argv[0];
   for (int i = 0; i < argc && argv[i] == end; ++i) end = argv[i] + std::strlen(argv[i]) + 1;
   argument_memory = {argv[0], end, end};
-  moved_environment = new MovedEnvironment;
+  std::vector<std::string> entries;
   for (char** entry = environ; entry != nullptr && *entry != nullptr; ++entry) {
     if (*entry == end) end = *entry + std::strlen(*entry) + 1;
-    moved_environment->strings.emplace_back(*entry);
+    entries.emplace_back(*entry);
   }
   argument_memory.end = end;
-  for (std::string& entry : moved_environment->strings) moved_environment->pointers.push_back(entry.data());
-  moved_environment->pointers.push_back(nullptr);
-  environ = moved_environment->pointers.data();
+  move_environment(std::move(entries));
 }
 
 void set_title(const std::string& title) {
@@ -76,18 +101,35 @@ void set_title(const std::string& title) {
   std::memset(memory.begin, 0, static_cast<size_t>(cleared_end - memory.begin));
   std::memcpy(memory.begin, title.data(), length);
   if (title_end <= memory.arguments_end) return;
-  // The title has run into the environment. /proc/PID/environ still has to show by which run and by whom this process
-  // was started (the sweep after an end looks there), so vime's own variables come first in what is left.
+  // The title has run into the environment.
   std::memset(title_end, 0, static_cast<size_t>(memory.end - title_end));
-  char* at = title_end;
-  for (const bool own : {true, false}) {
-    for (const std::string& entry : moved_environment->strings) {
-      if ((entry.compare(0, 5, "VIME_") == 0) != own) continue;
-      if (entry.size() + 1 > static_cast<size_t>(memory.end - at)) continue;
-      std::memcpy(at, entry.c_str(), entry.size() + 1);
-      at += entry.size() + 1;
-    }
+  show_environment(title_end);
+}
+
+std::vector<char*> take_command_line(const std::vector<std::string>& argv,
+                                     const std::vector<std::string>& environment) {
+  const ArgumentMemory& memory = argument_memory;
+  if (memory.begin == nullptr || argv.empty()) return {};
+  size_t argument_bytes = 0, own_bytes = 0;
+  for (const std::string& argument : argv) argument_bytes += argument.size() + 1;
+  for (const std::string& entry : environment) own_bytes += is_own(entry) ? entry.size() + 1 : 0;
+  // Never before arguments_end, where the environment would show as arguments.
+  const size_t environment_at = std::max(argument_bytes, static_cast<size_t>(memory.arguments_end - memory.begin));
+  if (environment_at + own_bytes > static_cast<size_t>(memory.end - memory.begin)) return {};
+
+  std::memset(memory.begin, 0, static_cast<size_t>(memory.end - memory.begin));
+  std::vector<char*> words;
+  char* at = memory.begin;
+  for (const std::string& argument : argv) {
+    std::memcpy(at, argument.c_str(), argument.size() + 1);
+    words.push_back(at);
+    at += argument.size() + 1;
   }
+  words.push_back(nullptr);
+  move_environment(environment);
+  show_environment(memory.begin + environment_at);
+  ::prctl(PR_SET_NAME, argv[0].substr(argv[0].rfind('/') + 1, 15).c_str());  // as exec does
+  return words;
 }
 
 bool die_with_parent(int expected_parent) {

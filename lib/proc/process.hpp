@@ -3,6 +3,7 @@
 #pragma once
 
 #include <string>
+#include <vector>
 
 namespace vime::proc {
 
@@ -11,6 +12,12 @@ namespace vime::proc {
 // A title begins "vime trainer", "vime engine" or "vime agent" and carries the run id.
 void remember_arguments(int argc, char** argv);
 void set_title(const std::string& title);
+
+// For a forked child that goes on as another command without exec: `argv` and `environment` ("NAME=value") become those
+// of this process, and ps and /proc/PID/environ show them, vime's own variables before others where there is little
+// room. Returns argv as main gets it, in the memory that titles are written to. Empty, with nothing changed, when that
+// memory is too small or remember_arguments was not called. Needs a process with one thread.
+std::vector<char*> take_command_line(const std::vector<std::string>& argv, const std::vector<std::string>& environment);
 
 // SIGKILL when the parent process goes. Must run in the child, called by a thread that lives as long as the parent
 // (the signal fires when the thread that forked ends). Returns false when the parent (expected_parent) has gone

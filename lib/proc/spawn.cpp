@@ -10,9 +10,11 @@
 #include <algorithm>
 #include <cerrno>
 #include <csignal>
+#include <cstdio>
 
 #include "base/error.hpp"
 #include "base/strings.hpp"
+#include "proc/process.hpp"
 
 namespace vime::proc {
 namespace {
@@ -26,6 +28,8 @@ struct Failure {
 
 // Everything the child needs, made before the fork.
 struct ChildPlan {
+  const SpawnRequest& request;
+  const std::vector<std::string>& environment;
   const char* program;
   char* const* argv;
   char* const* envp;
@@ -38,13 +42,21 @@ struct ChildPlan {
   int failure_fd;
 };
 
-void close_others_on_exec() {
-  constexpr unsigned kCloseOnExec = 1u << 2;  // CLOSE_RANGE_CLOEXEC of Linux 5.11
-  if (::syscall(SYS_close_range, 3u, ~0u, kCloseOnExec) == 0) return;
+constexpr unsigned kNow = 0;
+constexpr unsigned kOnExec = 1u << 2;  // CLOSE_RANGE_CLOEXEC of Linux 5.11
+
+void close_range(unsigned first, unsigned last, unsigned when) {
+  if (first > last || ::syscall(SYS_close_range, first, last, when) == 0) return;
   rlimit limit{};
   ::getrlimit(RLIMIT_NOFILE, &limit);
-  const int end = static_cast<int>(std::min<rlim_t>(limit.rlim_cur, 65536));
-  for (int fd = 3; fd < end; ++fd) ::fcntl(fd, F_SETFD, FD_CLOEXEC);
+  const unsigned end = std::min(static_cast<unsigned>(std::min<rlim_t>(limit.rlim_cur, 65536)), last);
+  for (unsigned fd = first; fd <= end; ++fd) {
+    if (when == kOnExec) {
+      ::fcntl(static_cast<int>(fd), F_SETFD, FD_CLOEXEC);
+    } else {
+      ::close(static_cast<int>(fd));
+    }
+  }
 }
 
 [[noreturn]] void give_up(const ChildPlan& plan, Step step) {
@@ -53,7 +65,22 @@ void close_others_on_exec() {
   ::_exit(127);
 }
 
-[[noreturn]] void become_program(const ChildPlan& plan) {
+// Returns only when argv has no room.
+void become_main(const ChildPlan& plan) {
+  std::vector<char*> argv = take_command_line(plan.request.argv, plan.environment);
+  if (argv.empty()) return;
+  // The failure pipe is among them, and its end tells the caller that the command runs.
+  const auto kept = static_cast<unsigned>(plan.kept_fd);
+  close_range(3, plan.kept_fd < 0 ? ~0u : kept - 1, kNow);
+  if (plan.kept_fd >= 0) close_range(kept + 1, ~0u, kNow);
+  const int status = plan.request.main(static_cast<int>(argv.size()) - 1, argv.data());
+  std::fflush(nullptr);
+  ::_exit(status);
+}
+
+// noexcept: an exception out of main must end this process, and not find the handlers of the caller, whose stack is
+// still below.
+[[noreturn]] void become_program(const ChildPlan& plan) noexcept {
   if (plan.new_session) {
     ::setsid();
   } else {
@@ -67,7 +94,7 @@ void close_others_on_exec() {
     if (plan.stdio[fd] >= 0 && ::dup2(plan.stdio[fd], fd) < 0) give_up(plan, kStdio);
   }
   if (plan.cwd != nullptr && ::chdir(plan.cwd) != 0) give_up(plan, kFolder);
-  close_others_on_exec();
+  close_range(3, ~0u, kOnExec);
   if (plan.kept_fd >= 0) ::fcntl(plan.kept_fd, F_SETFD, 0);
   // exec resets handlers but keeps ignored signals ignored and blocked signals blocked.
   struct sigaction standard {};
@@ -76,6 +103,7 @@ void close_others_on_exec() {
   sigset_t none;
   ::sigemptyset(&none);
   ::sigprocmask(SIG_SETMASK, &none, nullptr);
+  if (plan.request.main) become_main(plan);
   ::execve(plan.program, plan.argv, plan.envp);
   give_up(plan, kExec);
 }
@@ -113,7 +141,9 @@ Spawned spawn(const SpawnRequest& request) {
   const std::vector<char*> argv = pointers(request.argv);
   const std::vector<char*> envp = pointers(entries);
   auto [read_end, write_end] = make_pipe();
-  const ChildPlan plan{program.c_str(),
+  const ChildPlan plan{request,
+                       entries,
+                       program.c_str(),
                        argv.data(),
                        envp.data(),
                        request.cwd.empty() ? nullptr : request.cwd.c_str(),

@@ -1,10 +1,12 @@
 // Fork and exec, for the driver (which may have threads) and for the agent. Everything that allocates happens before
 // the fork; the child makes only async-signal-safe calls until exec. What fails after the fork is told through a pipe
-// that exec closes.
+// that exec closes. The agent may also fork a copy of itself that goes on as another command: what exec gives a new
+// process is then done by hand.
 #pragma once
 
 #include <sys/types.h>
 
+#include <functional>
 #include <map>
 #include <string>
 #include <utility>
@@ -24,6 +26,10 @@ struct SpawnRequest {
   int kept_fd = -1;               // stays open under its number; all others from 3 on are closed
   bool new_session = false;       // else a process group of its own in the caller's session
   bool dies_with_parent = false;  // SIGKILL when the calling thread ends
+  // What the new process does instead of exec, if given: it ends with the status that this returns, without the exit
+  // handlers and destructors of the calling process. Only for callers with one thread that called remember_arguments. A
+  // command line that is too long for the memory of theirs still goes to exec.
+  std::function<int(int argc, char** argv)> main;
 };
 
 struct Spawned {
@@ -40,6 +46,9 @@ struct ExecOutcome {
   std::string failure;  // settled and empty: the program runs
 };
 ExecOutcome read_exec_outcome(int exec_pipe, const std::string& program, const std::string& cwd);
+
+// A variable that only makes the environment of a process larger: room for the command lines that its forks take on.
+inline constexpr const char* kArgumentRoom = "VIME_ARGUMENT_ROOM";
 
 // This process's environment.
 std::map<std::string, std::string> current_environment();

@@ -10,6 +10,7 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <cstdlib>
 #include <cstring>
 
 #include "base/log.hpp"
@@ -31,8 +32,11 @@ constexpr size_t kTailLines = 20;
 
 }  // namespace
 
-Supervisor::Supervisor(UniqueFd stream, UniqueFd signals, std::string run_id)
-    : stream_(std::move(stream)), signals_(std::move(signals)), run_id_(std::move(run_id)) {}
+Supervisor::Supervisor(UniqueFd stream, UniqueFd signals, std::string run_id, Preloaded preloaded)
+    : stream_(std::move(stream)),
+      signals_(std::move(signals)),
+      run_id_(std::move(run_id)),
+      preloaded_(std::move(preloaded)) {}
 
 int Supervisor::serve() {
   while (!done_) poll_once();
@@ -192,7 +196,7 @@ void Supervisor::start(Command command, std::pair<UniqueFd, UniqueFd> stdio) {
   child->command = std::move(command);
   child->stdin_end = std::move(stdio.first);
   child->stdout_end = std::move(stdio.second);
-  launch(*child, run_id_, run_id_ + "/" + std::to_string(::getpid()) + "/" + std::to_string(++started_));
+  launch(*child, run_id_, run_id_ + "/" + std::to_string(::getpid()) + "/" + std::to_string(++started_), preloaded_);
   children_.push_back(std::move(child));
 }
 
@@ -369,8 +373,9 @@ void Supervisor::sweep_remaining() {
   next_sweep_ = SteadyClock::now() + kRound;
 }
 
-int agent_main(int fd, const std::string& run_id) {
+int agent_main(int fd, const std::string& run_id, Preloaded preloaded) {
   set_title("vime agent " + run_id);
+  ::unsetenv(kArgumentRoom);
   UniqueFd stream(fd);
   if (::fcntl(fd, F_SETFD, FD_CLOEXEC) != 0 || ::fcntl(fd, F_SETFL, O_RDWR | O_NONBLOCK) != 0) {
     stream.release();
@@ -384,7 +389,7 @@ int agent_main(int fd, const std::string& run_id) {
   ::sigprocmask(SIG_BLOCK, &watched, nullptr);
   UniqueFd signals(::signalfd(-1, &watched, SFD_CLOEXEC | SFD_NONBLOCK));
   if (!signals) throw_errno(ErrorKind::exhausted, "agent: watch for signals");
-  return Supervisor(above_stdio(std::move(stream)), std::move(signals), run_id).serve();
+  return Supervisor(above_stdio(std::move(stream)), std::move(signals), run_id, std::move(preloaded)).serve();
 }
 
 }  // namespace vime::proc

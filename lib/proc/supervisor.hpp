@@ -23,7 +23,7 @@ namespace vime::proc {
 class Supervisor {
  public:
   // `stream` and `signals` (a signalfd of CHLD, TERM, INT, HUP) are non-blocking.
-  Supervisor(UniqueFd stream, UniqueFd signals, std::string run_id);
+  Supervisor(UniqueFd stream, UniqueFd signals, std::string run_id, Preloaded preloaded);
   // Until the driver has gone or asked to shut down and nothing is left. Returns the exit status: 1 when a process
   // would not end.
   int serve();
@@ -57,6 +57,7 @@ class Supervisor {
 
   UniqueFd stream_, signals_;
   const std::string run_id_;
+  const Preloaded preloaded_;
   std::string inbox_, outbox_;
   std::deque<UniqueFd> received_;  // descriptors of start messages that are still in the inbox
   std::vector<std::unique_ptr<Child>> children_;

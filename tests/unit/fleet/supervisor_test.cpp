@@ -64,6 +64,17 @@ TEST_CASE("a death that somebody asked for is told to them, and the role may be 
   CHECK_THROWS_AS(bench.wait_until([] { return false; }), Error);
 }
 
+TEST_CASE("a supervisor that asks for preloading gets its processes as forks of the agent") {
+  Bench bench;
+  fleet::Supervisor preloading(kStandIn, "f" + random_token(), {}, {.preload = true});
+  for (fleet::Supervisor* supervisor : {&preloading, &bench.supervisor}) {
+    supervisor->start(bench.command("engine-0", {"witness"}));
+    const Json info = supervisor->wait_ready({"engine-0"}, Deadline(milliseconds(20000))).at("engine-0");
+    CHECK(info.at("preloaded_by") == (supervisor == &preloading ? preloading.agent_pid() : 0));
+    supervisor->shutdown(milliseconds(1000));
+  }
+}
+
 TEST_CASE("a failed start and a stop are told as ends too") {
   Bench bench;
   std::vector<proc::Event> ends;

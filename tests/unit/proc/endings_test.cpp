@@ -19,7 +19,8 @@ struct Scene {
       : run_id("t" + random_token()),
         users_engine({"vime engine", "sleep"}),
         users_agent({"vime agent", "sleep"}),
-        driver({"vime run", "driver", folder.path().string(), run_id, watching, grace_ms}) {
+        driver({"vime run", "driver", folder.path().string(), run_id, watching, grace_ms,
+                default_options().preload ? "fork" : "exec"}) {
     const std::vector<std::string> up = split(driver.read_line(), ' ');
     REQUIRE(up.size() == 2);
     REQUIRE(up[0] == "up");

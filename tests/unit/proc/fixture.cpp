@@ -8,6 +8,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <cstdlib>
 #include <fstream>
 #include <iterator>
 #include <sstream>
@@ -146,7 +147,11 @@ std::optional<int> Outsider::wait(milliseconds limit) {
   return status;
 }
 
-Bench::Bench() : run_id("t" + random_token()), agent(kStandIn, run_id) {}
+AgentOptions default_options() {
+  return {std::getenv("VIME_TEST_PRELOAD") != nullptr};
+}
+
+Bench::Bench(const AgentOptions& options) : run_id("t" + random_token()), agent(kStandIn, run_id, options) {}
 
 Command Bench::command(const std::string& role, const std::vector<std::string>& mode) const {
   Command command;

@@ -52,9 +52,13 @@ class Outsider {
   std::string buffer_;
 };
 
+// How the tests' agents start children: by exec, or with VIME_TEST_PRELOAD=1 in the environment by a fork of
+// themselves. ctest runs this whole program both ways, since a child must not tell the difference.
+AgentOptions default_options();
+
 // One agent with a run id and a folder of its own.
 struct Bench {
-  Bench();
+  explicit Bench(const AgentOptions& options = default_options());
   ~Bench() { agent.shutdown(milliseconds(0)); }
   Command command(const std::string& role, const std::vector<std::string>& mode) const;
   std::string log(const std::string& role) const { return (folder.path() / (role + ".log")).string(); }

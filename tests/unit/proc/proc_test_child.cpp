@@ -76,9 +76,31 @@ pid_t double_fork(const std::string& run_id, bool clear_environment) {
   return daemon;
 }
 
-int run_agent(const Arguments& arguments) {  // --fd N --run-id ID
+int run_mode(int argc, char** argv);
+pid_t preloaded_by = 0;
+
+int run_forked(int argc, char** argv) {
+  if (std::string(argv[1]) != "throw") return run_mode(argc, argv);
+  const rlimit no_core{0, 0};
+  ::setrlimit(RLIMIT_CORE, &no_core);
+  throw vime::Error(vime::ErrorKind::internal, "thrown by a forked child");
+}
+
+int run_agent(const Arguments& arguments) {  // --fd N --run-id ID [--preload]
   ::alarm(0);
-  return agent_main(std::stoi(arguments.at(1)), arguments.at(3));
+  Preloaded preloaded;
+  if (arguments.size() > 4) {
+    preloaded_by = ::getpid();
+    preloaded.covers = [](const Command& command) { return command.argv[0] == own_binary(); };
+    preloaded.main = run_forked;
+  }
+  return agent_main(std::stoi(arguments.at(1)), arguments.at(3), preloaded);
+}
+
+// Tells which process did the preloading that it finds, if any.
+int run_witness(const Arguments&) {
+  announce_ready({{"preloaded_by", preloaded_by}, {"parent", ::getppid()}});
+  sleep_for_ever();
 }
 
 int run_sleep(const Arguments&) {
@@ -238,11 +260,11 @@ int run_orphan(const Arguments&) {  // a child that asks for death with this pro
   sleep_for_ever();
 }
 
-// DIR RUN_ID plain|watch GRACE_MS: starts children of every kind, says "up", and waits for its end.
+// DIR RUN_ID plain|watch GRACE_MS exec|fork: starts children of every kind, says "up", and waits for its end.
 int run_driver(const Arguments& arguments) {
   const bool watches = arguments.at(2) == "watch";
   if (watches) watch_interrupts();
-  Agent agent(own_binary(), arguments.at(1));
+  Agent agent(own_binary(), arguments.at(1), {arguments.at(4) == "fork"});
   const std::map<std::string, Arguments> children{{"workers", {"fork-grandchildren"}},
                                                   {"daemon", {"double-fork", "stay", "keep"}},
                                                   {"hidden", {"double-fork", "stay", "clear"}},
@@ -275,6 +297,7 @@ int run_driver(const Arguments& arguments) {
 
 const std::map<std::string, int (*)(const Arguments&)> kModes{
     {"agent", run_agent},
+    {"witness", run_witness},
     {"sleep", run_sleep},
     {"ignore-term", run_ignore_term},
     {"fork-grandchildren", run_fork_grandchildren},
@@ -294,9 +317,7 @@ const std::map<std::string, int (*)(const Arguments&)> kModes{
     {"driver", run_driver},
 };
 
-}  // namespace
-
-int main(int argc, char** argv) {
+int run_mode(int argc, char** argv) {
   ::alarm(120);
   const Arguments words(argv, argv + argc);
   remember_arguments(argc, argv);
@@ -306,4 +327,10 @@ int main(int argc, char** argv) {
     std::fprintf(stderr, "proc_test_child: %s\n", error.what());
     return 99;
   }
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  return run_mode(argc, argv);
 }
