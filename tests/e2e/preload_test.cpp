@@ -2,6 +2,8 @@
 #include <doctest/doctest.h>
 #include <signal.h>
 
+#include <cstdlib>
+#include <map>
 #include <string>
 
 #include "base/error.hpp"

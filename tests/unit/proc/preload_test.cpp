@@ -1,5 +1,7 @@
 // An agent that starts children by a fork of itself. That a child finds the same in either case is held by the other
 // tests of this room, which run both ways.
+#include <algorithm>
+
 #include "base/strings.hpp"
 #include "fixture.hpp"
 
