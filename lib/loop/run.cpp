@@ -10,7 +10,7 @@
 #include "base/strings.hpp"
 #include "loop/closing.hpp"
 #include "loop/experiment.hpp"
-#include "loop/setup.hpp"
+#include "loop/processes.hpp"
 #include "report/progress_line.hpp"
 #include "report/records.hpp"
 #include "report/summary.hpp"
