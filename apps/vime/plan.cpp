@@ -4,7 +4,7 @@
 #include <memory>
 
 #include "commands.hpp"
-#include "loop/setup.hpp"
+#include "loop/prepare.hpp"
 #include "spec/load.hpp"
 #include "spec/plan_view.hpp"
 

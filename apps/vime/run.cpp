@@ -5,9 +5,9 @@
 
 #include "base/error.hpp"
 #include "commands.hpp"
+#include "loop/prepare.hpp"
 #include "loop/run.hpp"
 #include "loop/run_directory.hpp"
-#include "loop/setup.hpp"
 #include "proc/process.hpp"
 #include "spec/load.hpp"
 #include "spec/plan_view.hpp"

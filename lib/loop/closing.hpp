@@ -4,8 +4,8 @@
 #include <string>
 #include <vector>
 
+#include "loop/prepare.hpp"
 #include "loop/run_directory.hpp"
-#include "loop/setup.hpp"
 #include "report/summary.hpp"
 
 namespace vime::loop {

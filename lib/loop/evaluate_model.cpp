@@ -7,8 +7,8 @@
 #include "base/random.hpp"
 #include "base/strings.hpp"
 #include "loop/evaluation.hpp"
+#include "loop/processes.hpp"
 #include "loop/rollouts.hpp"
-#include "loop/setup.hpp"
 
 namespace vime::loop {
 namespace {

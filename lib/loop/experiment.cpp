@@ -2,11 +2,12 @@
 
 #include <algorithm>
 #include <cmath>
-#include <cstring>
 #include <fstream>
+#include <string_view>
 #include <utility>
 
 #include "base/error.hpp"
+#include "base/fingerprint.hpp"
 #include "base/log.hpp"
 #include "base/random.hpp"
 #include "base/strings.hpp"
@@ -37,23 +38,21 @@ std::string weights_fingerprint(const fs::path& folder) {
     if (entry.path().extension() == ".safetensors") files.push_back(entry.path());
   }
   std::sort(files.begin(), files.end());
-  uint64_t key = files.size();
+  Fingerprint fingerprint(files.size());
   std::string buffer(kLooked, '\0');
   for (const fs::path& file : files) {
     const auto bytes = static_cast<size_t>(fs::file_size(file));
-    key = mix_key(key, bytes);
+    const size_t looked = std::min(kLooked, bytes);
+    fingerprint.add(bytes);
     std::ifstream stream(file, std::ios::binary);
-    for (const size_t from : {size_t{0}, bytes > kLooked ? bytes - kLooked : 0}) {
+    for (const size_t from : {size_t{0}, bytes - looked}) {
       stream.seekg(static_cast<std::streamoff>(from));
-      stream.read(buffer.data(), static_cast<std::streamsize>(std::min(kLooked, bytes)));
-      for (size_t at = 0; at + sizeof key <= std::min(kLooked, bytes); at += sizeof key) {
-        uint64_t word;
-        std::memcpy(&word, buffer.data() + at, sizeof word);
-        key = mix_key(key, word);
-      }
+      stream.read(buffer.data(), static_cast<std::streamsize>(looked));
+      // Whole words only, as in the checkpoints that there are.
+      fingerprint.add_bytes(std::string_view(buffer.data(), looked / sizeof(uint64_t) * sizeof(uint64_t)));
     }
   }
-  return hex(key);
+  return hex(fingerprint.value());
 }
 
 // What vime does not change of the model folder that training began with.

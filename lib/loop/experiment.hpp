@@ -6,9 +6,9 @@
 #include <vector>
 
 #include "loop/checkpoint.hpp"
+#include "loop/processes.hpp"
 #include "loop/push.hpp"
 #include "loop/rollouts.hpp"
-#include "loop/setup.hpp"
 #include "report/progress_line.hpp"
 #include "report/records.hpp"
 #include "report/summary.hpp"

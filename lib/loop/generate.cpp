@@ -116,10 +116,8 @@ Generated generate(const GenerateContext& context, const Request& request) {
     sample.group_id = request.first_group + static_cast<int64_t>(group);
     scoring.add(job);
   };
-  const auto most = context.max_missing_ratio * static_cast<double>(jobs.size());
   const auto stop_when_hopeless = [&] {
-    if (static_cast<double>(generated.tally.without_number()) > most)
-      reward::check_missing(generated.tally, context.max_missing_ratio);
+    reward::check_missing(generated.tally, static_cast<int64_t>(jobs.size()), context.max_missing_ratio);
   };
   context.fleet.generate(jobs, take, [&] {
     context.rewards.poll();

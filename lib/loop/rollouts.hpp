@@ -10,8 +10,8 @@
 #include "data/data_source.hpp"
 #include "loop/checkpoint.hpp"
 #include "loop/generate.hpp"
+#include "loop/processes.hpp"
 #include "loop/run_directory.hpp"
-#include "loop/setup.hpp"
 #include "rollout/sample.hpp"
 #include "rollout/train_batch.hpp"
 

@@ -1,19 +1,19 @@
 #include "loop/run.hpp"
 
 #include <cstdio>
-#include <map>
 #include <optional>
 
 #include "base/error.hpp"
 #include "base/log.hpp"
 #include "base/random.hpp"
-#include "base/strings.hpp"
 #include "loop/closing.hpp"
 #include "loop/experiment.hpp"
-#include "loop/setup.hpp"
+#include "loop/processes.hpp"
 #include "report/progress_line.hpp"
 #include "report/records.hpp"
 #include "report/summary.hpp"
+#include "spec/differences.hpp"
+#include "spec/load.hpp"
 #include "spec/plan_view.hpp"
 #include "spec/print.hpp"
 
@@ -114,37 +114,20 @@ Outcome run_processes(Prepared& prepared, const RunDirectory& directory, const R
   return outcome;
 }
 
-// "trainer.lr: 0.001 -> 0.002" for every key of two resolved specs that differs.
-void tell_changes(const std::string& before, const std::string& now) {
-  const auto values_of = [](const std::string& yaml) {
-    std::map<std::string, std::string> values;
-    std::string section, key;
-    for (const std::string& line : split(yaml, '\n')) {
-      const size_t indent = line.find_first_not_of(' ');
-      if (indent == std::string::npos) continue;
-      const size_t colon = line.find(':');
-      if (indent <= 2 && line[indent] != '-' && colon != std::string::npos) {
-        if (indent == 0) section = line.substr(0, colon);
-        key = indent == 0 ? section : section + "." + line.substr(2, colon - 2);
-        values[key] = trim(line.substr(colon + 1));
-      } else {
-        values[key] += " " + trim(line);  // of a list
-      }
-    }
-    return values;
-  };
-  const std::map<std::string, std::string> old = values_of(before);
-  for (const auto& [key, value] : values_of(now)) {
-    const auto found = old.find(key);
-    if (found != old.end() && found->second != value)
-      log::info("loop", "changed since: " + key + ": " + found->second + " -> " + value);
+// "trainer.lr: 0.001 -> 0.002" for every key whose value is another than that of the attempt before.
+void tell_changes(const fs::path& before, const spec::ExperimentSpec& now) {
+  try {
+    for (const spec::Difference& one : spec::differences(spec::read_resolved(read_file(before), before.string()), now))
+      log::info("loop", "changed since: " + one.key + ": " + one.before + " -> " + one.now);
+  } catch (const Error& error) {
+    log::warning("loop", error.within("the spec of the attempt before cannot be compared with this one").what());
   }
 }
 
 void write_records(const Prepared& prepared, const RunDirectory& directory, const spec::ExperimentSpec& spec) {
   const std::string yaml = spec::to_yaml(spec);
   std::error_code ignored;
-  if (fs::exists(directory.spec(), ignored)) tell_changes(read_file(directory.spec()), yaml);
+  if (fs::exists(directory.spec(), ignored)) tell_changes(directory.spec(), spec);
   write_file_atomic(directory.spec(), yaml);
   write_file_atomic(directory.logs() / "spec.yaml", yaml);  // this attempt's, when a later one has another
   const spec::ModelPlan model = spec::model_plan(spec, prepared.config);

@@ -57,13 +57,12 @@ std::string Tally::by_reason() const {
   return join(parts, ", ");
 }
 
-void check_missing(const Tally& tally, double max_missing_ratio) {
+void check_missing(const Tally& tally, int64_t samples, double max_missing_ratio) {
   const int64_t without = tally.without_number();
-  const int64_t all = tally.scored + without;
-  if (without == 0 || static_cast<double>(without) <= max_missing_ratio * static_cast<double>(all)) return;
+  if (static_cast<double>(without) <= max_missing_ratio * static_cast<double>(samples)) return;
   throw Error(ErrorKind::process_failed,
-              std::to_string(without) + " of " + std::to_string(all) + " samples got no reward (" + tally.by_reason() +
-                  "), more than reward.max_missing_ratio " + format_number(max_missing_ratio) +
+              std::to_string(without) + " of " + std::to_string(samples) + " samples got no reward (" +
+                  tally.by_reason() + "), more than reward.max_missing_ratio " + format_number(max_missing_ratio) +
                   " allows; the first: " + tally.example,
               "repair the reward, or raise reward.max_missing_ratio: samples without a reward do not train");
 }

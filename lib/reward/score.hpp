@@ -62,8 +62,8 @@ struct Tally {
   std::string by_reason() const;  // "3 timeout, 1 null"; "" when every sample has a number
 };
 
-// Error{process_failed} when more than `max_missing_ratio` of the tallied samples have no number; it names the counts
-// by reason and the example. Nothing tallied is no error.
-void check_missing(const Tally& tally, double max_missing_ratio);
+// Error{process_failed} when more than `max_missing_ratio` of all `samples` of a rollout, those that are still to be
+// scored included, have no number; it names the counts by reason and the example.
+void check_missing(const Tally& tally, int64_t samples, double max_missing_ratio);
 
 }  // namespace vime::reward

@@ -218,6 +218,14 @@ ExperimentSpec parse(const std::string& text, const std::string& name, const std
   return spec;
 }
 
+ExperimentSpec read_resolved(const std::string& text, const std::string& name) {
+  ExperimentSpec spec;
+  Problems problems(name);
+  read_file(make_source(name, text), spec, problems);
+  problems.throw_if_any();
+  return spec;
+}
+
 ExperimentSpec load(const fs::path& file, const std::vector<std::string>& overrides) {
   return parse(read_spec_file(file), file.string(), overrides);
 }

@@ -18,4 +18,8 @@ ExperimentSpec load(const fs::path& file, const std::vector<std::string>& overri
 // The same for text that is already here; `name` stands for the file in errors.
 ExperimentSpec parse(const std::string& text, const std::string& name, const std::vector<std::string>& overrides = {});
 
+// A resolved spec that was written earlier, value by value: nothing is derived, nothing is held against the disk or
+// against other keys. Error{refused} for text that is no spec, or that has keys or values of another version.
+ExperimentSpec read_resolved(const std::string& text, const std::string& name);
+
 }  // namespace vime::spec

@@ -1,7 +1,6 @@
 // The filters and tests of templates, as Jinja 3.1 has them. One thread per rendering.
 #pragma once
 
-#include <functional>
 #include <string>
 
 #include "text/jinja_value.hpp"
@@ -13,12 +12,6 @@ Value apply_filter(const std::string& name, const Value& value, const Arguments&
 
 // Applies a test ("is defined"). Error{refused} for one that is not supported, naming it.
 bool apply_test(const std::string& name, const Value& value, const Arguments& arguments, Budget& budget);
-
-// A filter of its kind: those on text and numbers, those on sequences. False where it is none of them.
-bool text_filter(const std::string& name, const Value& value, const Arguments& arguments, Budget& budget,
-                 Value& result);
-bool sequence_filter(const std::string& name, const Value& value, const Arguments& arguments, Budget& budget,
-                     Value& result);
 
 bool is_known_test(const std::string& name);
 

@@ -1,24 +1,16 @@
 #include <algorithm>
 #include <cctype>
-#include <unordered_map>
 
 #include "base/strings.hpp"
+#include "text/jinja_filter_table.hpp"
 #include "text/jinja_filters.hpp"
 #include "text/jinja_methods.hpp"
 #include "text/jinja_operators.hpp"
-#include "text/jinja_text.hpp"
 #include "text/python_text.hpp"
 #include "text/utf8.hpp"
 
 namespace vime::text::jinja {
 namespace {
-
-struct Call {
-  const std::string& name;
-  const Value& value;
-  const Arguments& arguments;
-  Budget& budget;
-};
 
 // "a.b.0" of a value; a number is an index.
 Value path_of(const Value& value, const Value& path) {
@@ -38,7 +30,7 @@ Value folded(const Value& value, bool case_sensitive) {
   return value.is_string() && !case_sensitive ? Value(lower(value.string())) : value;
 }
 
-Value length_filter(const Call& call) {
+Value length_filter(const FilterCall& call) {
   const Parameters given(call.arguments, call.name, {});
   const Value& value = call.value;
   if (value.is_undefined()) return 0;
@@ -50,12 +42,12 @@ Value length_filter(const Call& call) {
   fail("object of type '" + type_name(value) + "' has no len()", value.is_list() ? "add | list before it" : "");
 }
 
-Value list_filter(const Call& call) {
+Value list_filter(const FilterCall& call) {
   const Parameters given(call.arguments, call.name, {});
   return Value::list(elements(call.value, call.budget));
 }
 
-Value end_filter(const Call& call) {
+Value end_filter(const FilterCall& call) {
   const Parameters given(call.arguments, call.name, {});
   const bool first = call.name == "first";
   if (!first && call.value.is_list() && call.value.list().kind == List::Kind::generator) {
@@ -66,7 +58,7 @@ Value end_filter(const Call& call) {
   return first ? items.front() : items.back();
 }
 
-Value join_filter(const Call& call) {
+Value join_filter(const FilterCall& call) {
   const Parameters given(call.arguments, call.name, {"d", "attribute"});
   const std::string separator = given.is_given(0) ? to_text(*given.given(0), call.budget) : "";
   const bool by_path = given.is_given(1) && !given.given(1)->is_none();
@@ -82,7 +74,7 @@ Value join_filter(const Call& call) {
   return text;
 }
 
-Value reverse_filter(const Call& call) {
+Value reverse_filter(const FilterCall& call) {
   const Parameters given(call.arguments, call.name, {});
   if (call.value.is_list() && call.value.list().kind == List::Kind::generator) {
     fail("reverse: argument must be iterable", "add | list before it");
@@ -96,7 +88,7 @@ Value reverse_filter(const Call& call) {
 }
 
 // The values of one attribute, or of a filter applied to each.
-Value map_filter(const Call& call) {
+Value map_filter(const FilterCall& call) {
   if (!call.value.truthy()) return Value::list({}, List::Kind::generator);
   std::vector<Value> items = elements(call.value, call.budget);
   if (call.arguments.positional.empty()) {
@@ -116,7 +108,7 @@ Value map_filter(const Call& call) {
 }
 
 // select, reject, selectattr, rejectattr: what a test is true for, or the value itself is.
-Value select_filter(const Call& call) {
+Value select_filter(const FilterCall& call) {
   if (!call.value.truthy()) return Value::list({}, List::Kind::generator);
   const bool by_path = call.name == "selectattr" || call.name == "rejectattr";
   const bool keeps = call.name == "select" || call.name == "selectattr";
@@ -148,7 +140,7 @@ void sort_by(std::vector<std::pair<Value, Value>>& keyed, bool reverse, Budget& 
   });
 }
 
-Value sort_filter(const Call& call) {
+Value sort_filter(const FilterCall& call) {
   const Parameters given(call.arguments, call.name, {"reverse", "case_sensitive", "attribute"});
   const bool by_path = given.is_given(2) && !given.given(2)->is_none();
   std::vector<std::pair<Value, Value>> keyed;
@@ -170,7 +162,7 @@ Value sort_filter(const Call& call) {
   return Value::list(std::move(items));
 }
 
-Value dictsort_filter(const Call& call) {
+Value dictsort_filter(const FilterCall& call) {
   const Parameters given(call.arguments, call.name, {"case_sensitive", "by", "reverse"});
   if (!call.value.is_dict()) fail("dictsort: expected a dict, not " + type_name(call.value));
   const std::string by = given.is_given(1) ? given.text(1) : "key";
@@ -186,7 +178,7 @@ Value dictsort_filter(const Call& call) {
   return Value::list(std::move(items));
 }
 
-Value items_filter(const Call& call) {
+Value items_filter(const FilterCall& call) {
   const Parameters given(call.arguments, call.name, {});
   std::vector<Value> items;
   if (!call.value.is_undefined()) {
@@ -198,7 +190,7 @@ Value items_filter(const Call& call) {
   return Value::list(std::move(items), List::Kind::generator);
 }
 
-Value extreme_filter(const Call& call) {
+Value extreme_filter(const FilterCall& call) {
   const Parameters given(call.arguments, call.name, {"case_sensitive", "attribute"});
   const bool by_path = given.is_given(1) && !given.given(1)->is_none();
   const std::vector<Value> items = elements(call.value, call.budget);
@@ -214,7 +206,7 @@ Value extreme_filter(const Call& call) {
   return items[best];
 }
 
-Value sum_filter(const Call& call) {
+Value sum_filter(const FilterCall& call) {
   const Parameters given(call.arguments, call.name, {"attribute", "start"});
   const bool by_path = given.is_given(0) && !given.given(0)->is_none();
   Value total = given.is_given(1) ? *given.given(1) : Value(0);
@@ -224,7 +216,7 @@ Value sum_filter(const Call& call) {
   return total;
 }
 
-Value unique_filter(const Call& call) {
+Value unique_filter(const FilterCall& call) {
   const Parameters given(call.arguments, call.name, {"case_sensitive", "attribute"});
   const bool by_path = given.is_given(1) && !given.given(1)->is_none();
   std::vector<Value> seen;
@@ -240,7 +232,7 @@ Value unique_filter(const Call& call) {
   return Value::list(std::move(items), List::Kind::generator);
 }
 
-Value batch_filter(const Call& call) {
+Value batch_filter(const FilterCall& call) {
   const Parameters given(call.arguments, call.name, {"linecount", "fill_with"});
   const int64_t count = given.integer(0, 0);
   if (count < 1 || count > static_cast<int64_t>(kMaxItems)) fail("batch: a linecount of " + std::to_string(count));
@@ -261,7 +253,7 @@ Value batch_filter(const Call& call) {
 }
 
 // Tuples of a key and the items that have it, in the order of the keys.
-Value groupby_filter(const Call& call) {
+Value groupby_filter(const FilterCall& call) {
   const Parameters given(call.arguments, call.name, {"attribute", "default", "case_sensitive"});
   std::vector<std::pair<Value, Value>> keyed;
   for (const Value& item : elements(call.value, call.budget)) {
@@ -283,9 +275,10 @@ Value groupby_filter(const Call& call) {
   return Value::list(std::move(groups));
 }
 
-using Filter = Value (*)(const Call&);
-const std::unordered_map<std::string, Filter>& filters() {
-  static const std::unordered_map<std::string, Filter> known{
+}  // namespace
+
+FilterTable sequence_filters() {
+  return {
       {"length", length_filter},   {"count", length_filter},      {"list", list_filter},
       {"first", end_filter},       {"last", end_filter},          {"join", join_filter},
       {"reverse", reverse_filter}, {"map", map_filter},           {"select", select_filter},
@@ -294,17 +287,6 @@ const std::unordered_map<std::string, Filter>& filters() {
       {"max", extreme_filter},     {"min", extreme_filter},       {"sum", sum_filter},
       {"unique", unique_filter},   {"batch", batch_filter},       {"groupby", groupby_filter},
   };
-  return known;
-}
-
-}  // namespace
-
-bool sequence_filter(const std::string& name, const Value& value, const Arguments& arguments, Budget& budget,
-                     Value& result) {
-  const auto found = filters().find(name);
-  if (found == filters().end()) return false;
-  result = found->second({name, value, arguments, budget});
-  return true;
 }
 
 }  // namespace vime::text::jinja

@@ -234,7 +234,7 @@ TEST_CASE("rewards that are no numbers are counted by reason") {
   }
   CHECK(run.rewards->counters().tally.by_reason() == "1 null, 3 not_finite, 3 not_numeric");
   CHECK(run.rewards->counters().worker_ends == 0);
-  CHECK_THROWS_AS(check_missing(run.rewards->counters().tally, 0.5), Error);
+  CHECK_THROWS_AS(check_missing(run.rewards->counters().tally, 8, 0.5), Error);
 }
 
 TEST_CASE("a line that is no answer is told in words, and its worker starts again") {

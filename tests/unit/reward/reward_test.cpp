@@ -71,17 +71,18 @@ TEST_CASE("an unknown reward is refused with the nearest name, another trainer's
 
 TEST_CASE("samples without a number are counted by reason and are an error above the ratio") {
   Tally tally;
-  check_missing(tally, 0.0);
+  check_missing(tally, 0, 0.0);
   for (int i = 0; i < 18; ++i) tally.add(score_of(0.5));
-  check_missing(tally, 0.0);
+  check_missing(tally, 20, 0.0);
   tally.add(no_score(Missing::timeout, "sample 4: no answer"));
   tally.add(score_of(std::nan("")));
   CHECK(tally.scored == 18);
   CHECK(tally.without_number() == 2);
   CHECK(tally.by_reason() == "1 not_finite, 1 timeout");
-  check_missing(tally, 0.1);
+  check_missing(tally, 20, 0.1);
+  check_missing(tally, 40, 0.05);  // half of the rollout is still to be scored
   try {
-    check_missing(tally, 0.05);
+    check_missing(tally, 20, 0.05);
     FAIL("accepted");
   } catch (const Error& e) {
     CHECK(e.kind() == ErrorKind::process_failed);

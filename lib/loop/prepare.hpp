@@ -1,18 +1,15 @@
-// Everything a run needs before its first step: plan, run directory, model folder, processes that serve. What can be
-// refused is refused before anything is started.
+// Everything about a run that can be known before anything is started: plan, tokenizer, model, prompts and lengths.
+// What can be refused is refused here. Reads files, writes none; takes as long as reading and tokenizing the prompts.
 #pragma once
 
-#include <functional>
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "arch/model_config.hpp"
+#include "base/files.hpp"
 #include "data/data_source.hpp"
-#include "fleet/fleet.hpp"
-#include "loop/run_directory.hpp"
-#include "loop/trainer_group.hpp"
 #include "placement/placement.hpp"
-#include "report/records.hpp"
 #include "reward/rewards.hpp"
 #include "spec/spec.hpp"
 #include "text/chat_template.hpp"
@@ -52,29 +49,7 @@ Prepared prepare(const spec::ExperimentSpec& spec, const std::string& run_id);
 // The same for evaluation alone: engines that read the weights of model.path, and no training prompts.
 Prepared prepare_evaluation(const spec::ExperimentSpec& spec, const std::string& run_id);
 
-// The running processes. Destroying it ends them all.
-class Processes {
- public:
-  // Writes the model folder, starts what `prepared.parts` names, waits until it serves and has joined its groups.
-  Processes(const Prepared& prepared, const RunDirectory& directory, const std::string& vime_binary,
-            std::function<void(const std::string&, const Json&)> on_event);
-
-  fleet::Supervisor& supervisor() { return supervisor_; }
-  fleet::Fleet& fleet() { return *fleet_; }         // with no engines where there are none
-  TrainerGroup& trainers() { return *trainers_; }   // with no ranks where there are none
-  reward::Rewards& rewards() { return *rewards_; }  // only where something is generated
-  void shutdown();
-
- private:
-  void start_trainers(const Prepared& prepared, const RunDirectory& directory, const std::string& vime_binary);
-  void start_engines(const Prepared& prepared, const RunDirectory& directory, const std::string& vime_binary);
-
-  std::string token_;
-  http::Client client_;
-  fleet::Supervisor supervisor_;
-  std::unique_ptr<TrainerGroup> trainers_;
-  std::unique_ptr<fleet::Fleet> fleet_;
-  std::unique_ptr<reward::Rewards> rewards_;
-};
+// The section "reward" as the reward room takes it; the logs of reward workers go to `log_folder`.
+reward::RewardOptions reward_options(const spec::ExperimentSpec& spec, const fs::path& log_folder);
 
 }  // namespace vime::loop

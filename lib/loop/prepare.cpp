@@ -1,17 +1,15 @@
-#include "loop/setup.hpp"
+#include "loop/prepare.hpp"
 
 #include <algorithm>
-#include <cstring>
 #include <utility>
 
 #include "base/error.hpp"
+#include "base/fingerprint.hpp"
 #include "base/log.hpp"
-#include "base/random.hpp"
 #include "base/strings.hpp"
-#include "fleet/launch.hpp"
+#include "data/builtin.hpp"
 #include "reward/builtin.hpp"
 #include "spec/placement_request.hpp"
-#include "spec/print.hpp"
 
 namespace vime::loop {
 namespace {
@@ -100,24 +98,16 @@ constexpr size_t kProbedPrompts = 1000;  // whose token ids are part of the fing
 // Two data sets with the same fingerprint hand out the same prompts, of the same tokens, in the same order.
 std::string fingerprint_of(const spec::ExperimentSpec& spec, const text::Tokenizer& tokenizer,
                            const std::vector<data::Prompt>& prompts) {
-  uint64_t key = spec.data.rollout_shuffle ? 1 : 0;
-  const auto add = [&key](const std::string& text) {
-    uint64_t word = text.size();
-    for (size_t at = 0; at < text.size(); at += sizeof word) {
-      key = mix_key(key, word);
-      word = 0;
-      std::memcpy(&word, text.data() + at, std::min(sizeof word, text.size() - at));
-    }
-    key = mix_key(key, word);
-  };
+  Fingerprint fingerprint(spec.data.rollout_shuffle ? 1 : 0);
   for (const data::Prompt& prompt : prompts) {
-    key = mix_key(key, static_cast<uint64_t>(prompt.id));
-    for (const std::string* text : {&prompt.text, &prompt.label, &prompt.metadata, &prompt.reward_type}) add(*text);
+    fingerprint.add(static_cast<uint64_t>(prompt.id));
+    for (const std::string* text : {&prompt.text, &prompt.label, &prompt.metadata, &prompt.reward_type})
+      fingerprint.add_text(*text);
   }
   for (size_t i = 0; i < std::min(kProbedPrompts, prompts.size()); ++i) {
-    for (const int64_t id : tokenizer.encode(prompts[i].text)) key = mix_key(key, static_cast<uint64_t>(id));
+    for (const int64_t id : tokenizer.encode(prompts[i].text)) fingerprint.add(static_cast<uint64_t>(id));
   }
-  return hex(key);
+  return hex(fingerprint.value());
 }
 
 void require_labels(const spec::ExperimentSpec& spec, const std::vector<data::Prompt>& prompts) {
@@ -197,26 +187,6 @@ void settle_lengths(Prepared& prepared, int64_t needed) {
   }
 }
 
-reward::RewardOptions reward_options(const spec::ExperimentSpec& spec, const fs::path& log_folder) {
-  const spec::Reward& reward = spec.reward;
-  reward::RewardOptions options;
-  options.type = reward.type.value_or(options.type);
-  options.pattern = reward.pattern.value_or("");
-  options.group = reward.group_rm;
-  options.reward_key = reward.reward_key;
-  options.timeout = reward.timeout;
-  options.concurrency = static_cast<int>(reward.concurrency);
-  options.command = reward.command;
-  options.num_workers = static_cast<int>(reward.num_workers);
-  options.startup_timeout = reward.startup_timeout;
-  options.max_restarts = static_cast<int>(reward.max_restarts);
-  options.log_folder = log_folder.string();
-  options.url = reward.url.value_or("");
-  options.max_retries = static_cast<int>(reward.max_retries);
-  options.retry_backoff = reward.retry_backoff;
-  return options;
-}
-
 // The reference model runs as the policy's definition with other weights.
 void require_same_computation(const arch::ModelConfig& policy, const std::string& reference_dir) {
   Json expected = arch::config_json(policy, "float32");
@@ -254,31 +224,6 @@ Prepared prepare_model(const spec::ExperimentSpec& spec, const std::string& run_
   return prepared;
 }
 
-// Config and tokenizer for the engines, which get their weights by the first push.
-void write_model_folder(const Prepared& prepared, const fs::path& dir) {
-  write_file_atomic(dir / "config.json", arch::config_json(prepared.config, "float32").dump(2) + "\n");
-  text::save_tokenizer(*prepared.tokenizer, dir);
-}
-
-proc::Command trainer_command(const Prepared& prepared, const RunDirectory& directory, const std::string& vime_binary,
-                              const std::string& token, int rank) {
-  proc::Command command;
-  command.role = fleet::trainer_role(rank);
-  command.argv = {vime_binary, "trainer",       "--run-dir", directory.root().string(),
-                  "--run-id",  prepared.run_id, "--rank",    std::to_string(rank)};
-  if (!prepared.checkpoint.empty()) {
-    command.argv.push_back("--checkpoint");
-    command.argv.push_back(prepared.checkpoint.string());
-  }
-  command.env["VIME_RUN_TOKEN"] = token;
-  command.log_path = (directory.logs() / (command.role + ".log")).string();
-  return command;
-}
-
-std::string loopback_url(const Json& info, const std::string& role) {
-  return "http://127.0.0.1:" + std::to_string(json_int(info, "port", role));
-}
-
 }  // namespace
 
 Parts parts_of(const spec::ExperimentSpec& spec) {
@@ -288,6 +233,26 @@ Parts parts_of(const spec::ExperimentSpec& spec) {
   // Supervised training generates for its evaluations only.
   parts.engines = !spec.debug.train_only && !(supervised && !spec.eval.eval_interval);
   return parts;
+}
+
+reward::RewardOptions reward_options(const spec::ExperimentSpec& spec, const fs::path& log_folder) {
+  const spec::Reward& reward = spec.reward;
+  reward::RewardOptions options;
+  options.type = reward.type.value_or(options.type);
+  options.pattern = reward.pattern.value_or("");
+  options.group = reward.group_rm;
+  options.reward_key = reward.reward_key;
+  options.timeout = reward.timeout;
+  options.concurrency = static_cast<int>(reward.concurrency);
+  options.command = reward.command;
+  options.num_workers = static_cast<int>(reward.num_workers);
+  options.startup_timeout = reward.startup_timeout;
+  options.max_restarts = static_cast<int>(reward.max_restarts);
+  options.log_folder = log_folder.string();
+  options.url = reward.url.value_or("");
+  options.max_retries = static_cast<int>(reward.max_retries);
+  options.retry_backoff = reward.retry_backoff;
+  return options;
 }
 
 Prepared prepare(const spec::ExperimentSpec& spec, const std::string& run_id) {
@@ -311,85 +276,6 @@ Prepared prepare_evaluation(const spec::ExperimentSpec& spec, const std::string&
   prepared.engine_weights = spec.model.path.value();
   settle_lengths(prepared, prepare_eval_prompts(prepared));
   return prepared;
-}
-
-Processes::Processes(const Prepared& prepared, const RunDirectory& directory, const std::string& vime_binary,
-                     std::function<void(const std::string&, const Json&)> on_event)
-    : token_(random_token()), supervisor_(vime_binary, prepared.run_id, std::move(on_event)) {
-  const spec::ExperimentSpec& spec = prepared.spec;
-  write_model_folder(prepared, directory.model());
-  std::vector<std::string> trainer_roles, engine_roles;
-  if (prepared.parts.trainers) {
-    start_trainers(prepared, directory, vime_binary);
-    for (const placement::TrainerRank& rank : prepared.plan.ranks)
-      trainer_roles.push_back(fleet::trainer_role(rank.rank));
-  }
-  if (prepared.parts.engines) {
-    start_engines(prepared, directory, vime_binary);
-    for (const placement::Engine& engine : prepared.plan.engines) engine_roles.push_back(fleet::engine_role(engine.id));
-  }
-  std::vector<std::string> roles = trainer_roles;
-  roles.insert(roles.end(), engine_roles.begin(), engine_roles.end());
-  const std::map<std::string, Json> infos = supervisor_.wait_ready(roles, Deadline(spec.engine.startup_timeout));
-
-  std::vector<std::string> urls;
-  for (const std::string& role : trainer_roles) urls.push_back(loopback_url(infos.at(role), role));
-  trainers_ = std::make_unique<TrainerGroup>(client_, supervisor_, urls, token_, spec.trainer.timeout);
-  if (!trainer_roles.empty()) {
-    trainers_->call_all("/setup",
-                        {{"meeting_host", "127.0.0.1"},
-                         {"meeting_port", json_int(infos.at(trainer_roles.front()), "meeting_port", "trainer-0")}});
-  }
-  std::vector<weights::EngineAddress> addresses;
-  for (size_t i = 0; i < engine_roles.size(); ++i) {
-    addresses.push_back({static_cast<int>(i), loopback_url(infos.at(engine_roles[i]), engine_roles[i]), token_});
-  }
-  fleet_ = std::make_unique<fleet::Fleet>(
-      client_, supervisor_, addresses,
-      fleet::FleetOptions{spec.weight_sync.timeout, spec.engine.request_timeout, directory.model().string()});
-  if (!prepared.parts.engines) return;
-  rewards_ = std::make_unique<reward::Rewards>(
-      reward_options(spec, directory.logs()),
-      reward::WorkerLauncher{[this](const proc::Command& command, std::function<void(const proc::Event&)> on_end) {
-                               supervisor_.start(command, std::move(on_end));
-                             },
-                             [this](const std::string& role, milliseconds grace) { supervisor_.stop(role, grace); }});
-}
-
-void Processes::shutdown() {
-  rewards_.reset();  // it tells its workers to end
-  supervisor_.shutdown(milliseconds(2000));
-}
-
-void Processes::start_trainers(const Prepared& prepared, const RunDirectory& directory,
-                               const std::string& vime_binary) {
-  for (const placement::TrainerRank& rank : prepared.plan.ranks) {
-    supervisor_.start(trainer_command(prepared, directory, vime_binary, token_, rank.rank));
-  }
-}
-
-void Processes::start_engines(const Prepared& prepared, const RunDirectory& directory, const std::string& vime_binary) {
-  const spec::ExperimentSpec& spec = prepared.spec;
-  for (const placement::Engine& engine : prepared.plan.engines) {
-    fleet::EngineLaunch launch;
-    launch.vime_binary = vime_binary;
-    launch.run_id = prepared.run_id;
-    launch.token = token_;
-    launch.id = engine.id;
-    for (int i = 0; i < engine.count; ++i) {
-      launch.device_uuids.push_back(prepared.plan.devices[static_cast<size_t>(engine.start + i)].uuid);
-    }
-    const bool own_weights = !prepared.engine_weights.empty();
-    launch.model_dir = own_weights ? prepared.engine_weights.string() : directory.model().string();
-    launch.served_model = directory.model().string();
-    launch.load_weights = own_weights;
-    launch.max_model_len = prepared.max_model_len;
-    launch.max_num_seqs = spec.engine.max_num_seqs;
-    launch.logprobs_mode = spec.engine.logprobs_mode;
-    launch.transfer_timeout_ms = spec.weight_sync.timeout.count();
-    launch.log_dir = directory.logs().string();
-    supervisor_.start(fleet::engine_command(launch));
-  }
 }
 
 }  // namespace vime::loop
