@@ -78,6 +78,7 @@ struct Trainer {
   int64_t context_parallel_size = 1;
   int64_t global_batch_size = 0;
   int64_t num_steps_per_rollout = 0;
+  std::string optimizer = "adam";
   double lr = 1e-6;
   std::string lr_decay_style = "constant";
   double min_lr = 0.0;

@@ -120,14 +120,6 @@ TEST_CASE("too few devices are refused at the key that asks for them") {
                  "does not fit on one node: the largest has 8"));
 }
 
-TEST_CASE("the trainer is data-parallel only, and says so") {
-  for (const std::string key :
-       {"tensor_model_parallel_size", "pipeline_model_parallel_size", "context_parallel_size"}) {
-    CHECK(contains(refusal_with({"trainer." + std::string(key) + "=2"}),
-                   "must be 1, found 2: the trainer is data-parallel only in this version"));
-  }
-}
-
 TEST_CASE("shared memory reaches colocated engines only") {
   CHECK(refusal_with({"weight_sync.transport=shm"}).empty());
   CHECK(refusal_with({"weight_sync.transport=tcp"}).empty());
