@@ -59,6 +59,10 @@ class Fleet {
                                    const std::function<void(size_t job, const Generation&)>& finished,
                                    const std::function<void()>& meanwhile = {});
 
+  // Log-probs of tokens 1, 2, ... of each sequence as one engine computes them: [sequences][tokens - 1], raw (at
+  // temperature 1).
+  std::vector<std::vector<double>> prompt_logprobs(int engine, const std::vector<std::vector<int64_t>>& sequences);
+
   void pause_all();
   void resume_all();
   std::vector<weights::EngineVersion> versions();
