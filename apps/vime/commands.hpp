@@ -20,6 +20,7 @@ int run_command_line(int argc, char** argv);
 void add_run_command(CLI::App& app, Action& chosen);
 void add_plan_command(CLI::App& app, Action& chosen);
 void add_eval_command(CLI::App& app, Action& chosen);
+void add_check_parallel_command(CLI::App& app, Action& chosen);
 void add_engine_command(CLI::App& app, Action& chosen);
 void add_trainer_command(CLI::App& app, Action& chosen);
 void add_agent_command(CLI::App& app, Action& chosen);
@@ -30,5 +31,7 @@ struct SpecArguments {
   std::vector<std::string> overrides;
 };
 void add_spec_arguments(CLI::App& command, SpecArguments& arguments);
+// The same where CONFIG may be left out; its description says what then holds.
+void add_spec_arguments(CLI::App& command, SpecArguments& arguments, const std::string& optional_config);
 
 }  // namespace vime::app

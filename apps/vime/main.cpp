@@ -21,6 +21,7 @@ const char* const kFooter =
     "  vime plan configs/quickstart.yaml\n"
     "  vime eval configs/quickstart.yaml --model runs/R/checkpoints/latest/model\n"
     "  vime plan configs/quickstart.yaml --set placement.rollout_num_gpus_per_engine=1\n"
+    "  vime check-parallel sweep --num-gpus 4,2\n"
     "\nExit status:\n"
     "  0    done and right\n"
     "  2    refused before anything was started (usage, spec, too few devices, missing files)\n"
@@ -33,6 +34,7 @@ void add_commands(CLI::App& app, app::Action& chosen) {
   app::add_run_command(app, chosen);
   app::add_plan_command(app, chosen);
   app::add_eval_command(app, chosen);
+  app::add_check_parallel_command(app, chosen);
   app::add_engine_command(app, chosen);
   app::add_trainer_command(app, chosen);
   app::add_agent_command(app, chosen);
@@ -62,9 +64,15 @@ std::vector<std::string> known_words(const CLI::App& command) {
   return words;
 }
 
+// "vime check-parallel sweep"
+std::string full_name(const CLI::App& command) {
+  const CLI::App* parent = command.get_parent();
+  return parent == nullptr ? "vime" : full_name(*parent) + " " + command.get_name();
+}
+
 Error usage_error(const CLI::App& app, const CLI::ParseError& error) {
   const CLI::App& command = innermost(app);
-  const std::string name = &command == &app ? "vime" : "vime " + command.get_name();
+  const std::string name = full_name(command);
   const std::vector<std::string> extras = command.remaining();
   const std::string hint = "see " + name + " --help";
   if (dynamic_cast<const CLI::RequiredError*>(&error) == nullptr && extras.empty())

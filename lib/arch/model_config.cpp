@@ -43,11 +43,23 @@ ModelConfig tiny() {
   return config;
 }
 
+// Sized to be cut in every way that the parallel sweep asks for: eight heads for TP 8, whose ranks then share the four
+// key/value heads; five layers, so that pipeline stages are uneven; tied embeddings, which the first and the last stage
+// both hold.
+ModelConfig tiny_parallel() {
+  ModelConfig config = tiny();
+  config.num_hidden_layers = 5;
+  config.head_dim = 8;
+  config.max_position_embeddings = 128;
+  config.tie_word_embeddings = true;
+  return config;
+}
+
 struct Preset {
   const char* name;
   ModelConfig (*make)();
 };
-constexpr Preset kPresets[] = {{"tiny", tiny}};
+constexpr Preset kPresets[] = {{"tiny", tiny}, {"tiny-parallel", tiny_parallel}};
 
 }  // namespace
 

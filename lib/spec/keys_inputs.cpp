@@ -25,7 +25,8 @@ Section model() {
         .doc = "Folder with a Hugging Face `config.json`, weights and tokenizer."},
        {.name = "preset",
         .field = FIELD(model.preset),
-        .doc = "A small model of this name, from random weights (`tiny`: 2 layers, about 100 thousand parameters)."},
+        .doc = "A small model of this name, from random weights (`tiny`: 2 layers, about 100 thousand parameters; "
+               "`tiny-parallel`: 5 layers, made to be cut in every parallel layout)."},
        {.name = "ref_load",
         .field = FIELD(model.ref_load),
         .doc = "Folder of the reference model of `algorithm.kl_loss_coef`; null = the weights that training begins "

@@ -183,7 +183,8 @@ TEST_CASE("a written config reads back to the same") {
 }
 
 TEST_CASE("an unknown preset is refused with the list of known ones") {
-  CHECK(preset_names() == std::vector<std::string>{"tiny"});
-  CHECK_THROWS_WITH_AS(preset("small", 20), "unknown model preset \"small\"; expected one of tiny", Error);
+  CHECK(preset_names() == std::vector<std::string>{"tiny", "tiny-parallel"});
+  CHECK_THROWS_WITH_AS(preset("small", 20), "unknown model preset \"small\"; expected one of tiny, tiny-parallel",
+                       Error);
   CHECK_THROWS_AS(preset("tiny", 0), Error);
 }

@@ -52,6 +52,24 @@ TEST_CASE("names and shapes are those of the checkpoints that transformers wrote
   CHECK(parameter_count(read_config(kModels / "qwen3")) == 125344);  // total_parameters of its index
 }
 
+TEST_CASE("the tiny-parallel preset can be cut by every TP and PP of the sweep, unevenly where that is possible") {
+  const ModelConfig config = preset("tiny-parallel", 61);
+  for (const int tp : {1, 2, 4, 8}) {
+    for (const int pp : {1, 2, 4}) {
+      for (int stage = 0; stage < pp; ++stage) {
+        for (int rank = 0; rank < tp; ++rank) {
+          CHECK(arena_layout(config, DType::f32, rank, tp, stage_of(config, stage, pp)).total_bytes > 0);
+        }
+      }
+    }
+  }
+  CHECK(stage_of(config, 0, 4).end - stage_of(config, 0, 4).begin == 2);
+  CHECK(stage_of(config, 3, 4).end - stage_of(config, 3, 4).begin == 1);
+  CHECK(shard_of(named(config, "model.layers.0.self_attn.k_proj.weight"), 1, 8).copy == 1);
+  CHECK(shard_of(named(config, "model.embed_tokens.weight"), 7, 8).shape == tensor::Shape{5, 64});
+  CHECK(config.tie_word_embeddings);
+}
+
 TEST_CASE("the tiny preset has about 100 thousand parameters") {
   const int64_t count = parameter_count(preset("tiny", 20));
   CHECK(count > 90'000);

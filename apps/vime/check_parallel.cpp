@@ -1,0 +1,127 @@
+// vime check-parallel: trains the same samples in every parallel layout and holds each against a single process.
+#include <CLI/CLI.hpp>
+#include <cstdio>
+#include <memory>
+
+#include "base/error.hpp"
+#include "base/random.hpp"
+#include "commands.hpp"
+#include "loop/run_directory.hpp"
+#include "proc/process.hpp"
+#include "sweep/base_spec.hpp"
+#include "sweep/plan.hpp"
+#include "sweep/report.hpp"
+#include "sweep/sweep.hpp"
+
+namespace vime::app {
+namespace {
+
+struct LegArguments {
+  SpecArguments spec;
+  std::string num_gpus = "8,4,2";
+  std::string tp = "1,2,4,8";
+  std::string pp = "1,2,4";
+  std::string cp = "1,2,4,8";
+  std::string only;
+  int gpus_per_engine = 2;
+  std::string device = "cpu";
+};
+
+struct SweepArguments {
+  LegArguments legs;
+  std::string json_path;
+  std::string run_dir;
+};
+
+struct PlanArguments {
+  LegArguments legs;
+  bool json = false;
+};
+
+void add_leg_arguments(CLI::App& command, LegArguments& arguments) {
+  add_spec_arguments(command, arguments.spec,
+                     "YAML experiment spec with the model, algorithm and trainer settings "
+                     "(without it: a small random model)");
+  command.add_option("--num-gpus", arguments.num_gpus, "Numbers of devices (default 8,4,2)")->type_name("LIST");
+  command.add_option("--tp", arguments.tp, "Tensor-parallel sizes (default 1,2,4,8)")->type_name("LIST");
+  command.add_option("--pp", arguments.pp, "Pipeline-parallel sizes (default 1,2,4)")->type_name("LIST");
+  command.add_option("--cp", arguments.cp, "Context-parallel sizes (default 1,2,4,8)")->type_name("LIST");
+  command
+      .add_option("--only", arguments.only,
+                  "The legs with these values alone, for example tp=2,pp=2; names: num_gpus, tp, pp, cp, dp, loss")
+      ->type_name("NAME=VALUE,...");
+  command.add_option("--rollout-num-gpus-per-engine", arguments.gpus_per_engine, "Devices of an engine (default 2)")
+      ->check(CLI::PositiveNumber)
+      ->type_name("N");
+  command.add_option("--device", arguments.device, "cpu: virtual devices of this machine")->type_name("cpu");
+}
+
+sweep::SweepPlan plan_of(const LegArguments& arguments, const std::string& run_id) {
+  if (arguments.device != "cpu") {
+    throw Error(ErrorKind::refused,
+                "--device " + arguments.device + ": this version drives virtual CPU devices only; expected cpu");
+  }
+  sweep::SweepRequest request;
+  request.sizes = {sweep::parse_sizes("--num-gpus", arguments.num_gpus), sweep::parse_sizes("--tp", arguments.tp),
+                   sweep::parse_sizes("--pp", arguments.pp), sweep::parse_sizes("--cp", arguments.cp)};
+  request.only = sweep::parse_only(arguments.only);
+  request.gpus_per_engine = arguments.gpus_per_engine;
+  request.base = sweep::base_spec(arguments.spec.config, arguments.spec.overrides);
+  return sweep::plan_sweep(request, run_id);
+}
+
+void print(const std::string& text) {
+  std::fwrite(text.data(), 1, text.size(), stdout);
+  std::fflush(stdout);
+}
+
+int plan_command(const PlanArguments& arguments) {
+  const sweep::SweepPlan plan = plan_of(arguments.legs, "");
+  const int gpus = plan.settings.gpus_per_engine;
+  print(arguments.json ? sweep::plan_json(plan.legs, gpus).dump(2) + "\n" : sweep::plan_table(plan.legs, gpus));
+  return 0;
+}
+
+int sweep_command(const SweepArguments& arguments) {
+  const sweep::SweepPlan plan = plan_of(arguments.legs, random_token());
+  sweep::SweepOptions options;
+  options.keep = !arguments.run_dir.empty();
+  options.run_dir = options.keep ? fs::path(arguments.run_dir) : loop::default_run_dir("check-parallel");
+  options.json_path = arguments.json_path;
+  options.vime_binary = proc::own_binary();
+  options.print = print;
+  proc::watch_interrupts();
+  return sweep::exit_status(sweep::execute_sweep(plan, options));
+}
+
+void add_sweep(CLI::App& group, Action& chosen) {
+  CLI::App* command = group.add_subcommand("sweep", "Run the legs; exit status 3 on any mismatch");
+  const auto arguments = std::make_shared<SweepArguments>();
+  add_leg_arguments(*command, arguments->legs);
+  command->add_option("--json", arguments->json_path, "Write the result to a file as JSON")->type_name("FILE");
+  command
+      ->add_option("--run-dir", arguments->run_dir,
+                   "Keep every leg's folder here (without it: only failed legs' logs, in runs/check-parallel-<time>)")
+      ->type_name("DIR");
+  command->callback([&chosen, arguments] { chosen = [arguments] { return sweep_command(*arguments); }; });
+}
+
+void add_plan(CLI::App& group, Action& chosen) {
+  CLI::App* command = group.add_subcommand("plan", "List the legs; starts nothing");
+  const auto arguments = std::make_shared<PlanArguments>();
+  add_leg_arguments(*command, arguments->legs);
+  command->add_flag("--json", arguments->json, "Print JSON");
+  command->callback([&chosen, arguments] { chosen = [arguments] { return plan_command(*arguments); }; });
+}
+
+}  // namespace
+
+void add_check_parallel_command(CLI::App& app, Action& chosen) {
+  CLI::App* group = app.add_subcommand(
+      "check-parallel", "Prove that every parallel layout trains the same: gradients, log-probs, weights, pushes");
+  group->require_subcommand(1);
+  add_sweep(*group, chosen);
+  add_plan(*group, chosen);
+}
+
+}  // namespace vime::app

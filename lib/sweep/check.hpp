@@ -1,0 +1,29 @@
+// The outcome of one kind of comparison over a whole leg: how large the largest error was, how large it may be, and
+// where it was found, so that a user can read how close a pass was. Pure.
+#pragma once
+
+#include <string>
+#include <vector>
+
+namespace vime::sweep {
+
+struct Check {
+  std::string name;  // "gradients"
+  double error = 0.0;
+  double tolerance = 0.0;
+  std::string where;    // of the largest error: "step 1, rank 5 (...), model.norm.weight [3]"; "" when there is none
+  std::string failure;  // the first that is too large, as a sentence; "" = passed
+  bool passed() const { return failure.empty(); }
+};
+
+// Every check that a leg must have gone through to pass, in the order of reports.
+const std::vector<std::string>& check_names();
+
+// Takes in the same checks of another step, engine or kind: the larger error stays (one that is not a number before
+// all others), and the failure that came first.
+void merge_checks(std::vector<Check>& into, const std::vector<Check>& more);
+
+// "1.3e-06"
+std::string error_text(double error);
+
+}  // namespace vime::sweep

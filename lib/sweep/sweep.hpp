@@ -1,0 +1,25 @@
+// `vime check-parallel sweep`: the baselines and then every leg, one after another.
+#pragma once
+
+#include <functional>
+#include <string>
+
+#include "base/files.hpp"
+#include "sweep/plan.hpp"
+#include "sweep/result.hpp"
+
+namespace vime::sweep {
+
+struct SweepOptions {
+  fs::path run_dir;       // a folder that is not there yet or is empty
+  bool keep = false;      // every leg's folder; otherwise only those of legs that failed stay
+  std::string json_path;  // where the result goes as JSON; "": nowhere
+  std::string vime_binary;
+  std::function<void(const std::string&)> print;  // takes the table, line by line
+};
+
+// Throws Error only before anything was started; what goes wrong afterwards is in the result. The user's first Ctrl-C
+// ends the present leg's processes, and all that was not finished is not_run.
+SweepResult execute_sweep(const SweepPlan& plan, const SweepOptions& options);
+
+}  // namespace vime::sweep

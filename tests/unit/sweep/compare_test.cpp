@@ -1,0 +1,299 @@
+// A leg of any layout against the baseline: equal records pass, and each kind of fault is found, named and placed.
+#include "sweep/compare.hpp"
+
+#include <doctest/doctest.h>
+
+#include <algorithm>
+#include <limits>
+
+#include "unit/sweep/records.hpp"
+
+using namespace vime;
+using namespace vime::sweep;
+
+namespace {
+
+const placement::Layout kLayout{2, 2, 2, 1};
+const std::string kUp = "model.layers.3.mlp.up_proj.weight";  // [128, 64]; cut in rows; held by the second stage
+constexpr float kNaN = std::numeric_limits<float>::quiet_NaN();
+
+CompareOptions options() {
+  return {tolerances_for("float32"), 0.5, test_responses()};
+}
+
+bool contains(const std::string& text, const std::string& part) {
+  return text.find(part) != std::string::npos;
+}
+
+const Check& named(const std::vector<Check>& checks, const std::string& name) {
+  const auto found = std::find_if(checks.begin(), checks.end(), [&](const Check& c) { return c.name == name; });
+  REQUIRE(found != checks.end());
+  return *found;
+}
+
+// The leg fails in this check alone, with this sentence.
+void check_fails(const StepRecord& leg, const std::string& name, const std::vector<std::string>& parts) {
+  const StepRecord baseline = make_baseline(leg.step);
+  for (const Check& check : compare_step(baseline, leg, options())) {
+    CAPTURE(check.name);
+    CAPTURE(check.failure);
+    CHECK(check.passed() == (check.name != name));
+    if (check.name != name) continue;
+    CHECK_FALSE(check.error <= check.tolerance);
+    for (const std::string& part : parts) CHECK(contains(check.failure, part));
+  }
+}
+
+float largest_gradient(const StepRecord& record) {
+  float largest = 0;
+  for (const ShardRecord& shard : record.ranks[0].shards) {
+    for (const float value : shard.gradient) largest = std::max(largest, std::abs(value));
+  }
+  return largest;
+}
+
+}  // namespace
+
+TEST_CASE("the same contents pass in every layout with errors of 0") {
+  for (const placement::Layout& layout :
+       {placement::Layout{1, 1, 1, 1}, {8, 1, 1, 1}, {1, 4, 1, 2}, {2, 2, 2, 1}, {1, 1, 8, 1}, {4, 2, 1, 1}}) {
+    for (const Check& check : compare_step(make_baseline(), make_record(layout), options())) {
+      CAPTURE(check.name);
+      CHECK(check.failure == "");
+      CHECK(check.error == 0.0);
+      CHECK((check.name == "coverage" || !check.where.empty()));
+    }
+  }
+}
+
+TEST_CASE("planted.a sign flip in one element of a gradient is found with element, rank and size") {
+  StepRecord leg = make_record(kLayout);
+  ShardRecord& shard = shard_named(leg, 7, kUp);  // rows 64 to 127
+  const float before = shard.gradient[64 * 3 + 17];
+  shard.gradient[64 * 3 + 17] = -before;
+  check_fails(leg, "gradients",
+              {"step 1: gradient of " + kUp + " differs on rank 7 (tp 1, pp 1, cp 1, dp 0): element [67, 17] is",
+               ", baseline ", "; relative error ", ", allowed 0.0001 (first of 1 parameter)"});
+}
+
+TEST_CASE("planted.two rows of a gradient that changed places are found") {
+  StepRecord leg = make_record(kLayout);
+  std::vector<float>& gradient = shard_named(leg, 4, kUp).gradient;
+  std::swap_ranges(gradient.begin() + 64, gradient.begin() + 128, gradient.begin() + 128);
+  check_fails(leg, "gradients", {kUp + " differs on rank 4"});
+}
+
+TEST_CASE("planted.one element that is twice as large is found wherever it is not noise") {
+  // Elements are from 1e-3 to 1 of the largest, so each of them matters.
+  for (const int element : {0, 1, 100, 4095}) {
+    StepRecord leg = make_record(kLayout);
+    shard_named(leg, 5, kUp).gradient[static_cast<size_t>(element)] *= 2;
+    check_fails(leg, "gradients", {kUp + " differs on rank 5"});
+  }
+}
+
+TEST_CASE("planted.columns that are cut are compared at their place in the full tensor") {
+  StepRecord leg = make_record(kLayout);
+  const std::string down = "model.layers.4.mlp.down_proj.weight";  // [64, 128], cut in columns
+  shard_named(leg, 5, down).gradient[64 * 2 + 1] += 1.0F;
+  check_fails(leg, "gradients", {down + " differs on rank 5 (tp 1, pp 1, cp 0, dp 0): element [2, 65] is"});
+}
+
+TEST_CASE("planted.several parameters that differ are counted, and the first in checkpoint order is named") {
+  StepRecord leg = make_record(kLayout);
+  shard_named(leg, 6, "model.norm.weight").gradient[0] += 1.0F;
+  shard_named(leg, 4, kUp).gradient[0] += 1.0F;
+  shard_named(leg, 6, kUp).gradient[0] += 2.0F;
+  check_fails(leg, "gradients", {kUp + " differs on rank 4", "(first of 2 parameters)"});
+}
+
+TEST_CASE("planted.a copy that did not get the gradient is found: kv heads, replicas, the tied head") {
+  const auto forget = [](const placement::Layout& layout, int rank, const std::string& name) {
+    StepRecord leg = make_record(layout);
+    std::fill(shard_named(leg, rank, name).gradient.begin(), shard_named(leg, rank, name).gradient.end(), 0.0F);
+    check_fails(leg, "gradients", {name + " differs on rank " + std::to_string(rank) + " "});
+  };
+  forget({8, 1, 1, 1}, 5, "model.layers.0.self_attn.k_proj.weight");
+  forget({1, 1, 1, 2}, 1, "model.layers.2.mlp.gate_proj.weight");
+  forget({1, 1, 2, 1}, 1, "model.layers.2.self_attn.q_norm.weight");
+  forget({1, 2, 1, 1}, 1, "model.embed_tokens.weight");
+}
+
+TEST_CASE("planted.a copy whose weights are a step behind is found, in learning rates") {
+  StepRecord leg = make_record({1, 1, 1, 2}, 2);
+  shard_named(leg, 1, "model.norm.weight").weight[3] += 0.05F;
+  check_fails(leg, "weights",
+              {"step 2: weight of model.norm.weight differs on rank 1 (tp 0, pp 0, cp 0, dp 1): element [3] is",
+               "; difference in learning rates 0.1, allowed 0.0001"});
+}
+
+TEST_CASE("a NaN is a difference wherever it stands") {
+  for (const bool in_weight : {false, true}) {
+    StepRecord leg = make_record(kLayout);
+    ShardRecord& shard = shard_named(leg, 4, kUp);
+    (in_weight ? shard.weight : shard.gradient)[5] = kNaN;
+    check_fails(leg, in_weight ? "weights" : "gradients", {"element [0, 5] is nan"});
+  }
+  StepRecord leg = make_record(kLayout);
+  leg.loss = kNaN;
+  check_fails(leg, "loss", {"loss is nan, baseline 0.25"});
+  leg = make_record(kLayout);
+  leg.grad_norm = kNaN;
+  check_fails(leg, "grad_norm", {"gradient norm is nan, baseline 4"});
+}
+
+TEST_CASE("a gradient of 0 is compared with the model's largest: a rounding passes, more does not") {
+  const std::string norm = "model.layers.0.input_layernorm.weight";
+  StepRecord baseline = make_baseline();
+  std::fill(shard_named(baseline, 0, norm).gradient.begin(), shard_named(baseline, 0, norm).gradient.end(), 0.0F);
+  for (const double share : {0.5, 2.0}) {
+    StepRecord leg = make_record({1, 1, 1, 1});
+    ShardRecord& shard = shard_named(leg, 0, norm);
+    std::fill(shard.gradient.begin(), shard.gradient.end(), 0.0F);
+    shard.gradient[9] = static_cast<float>(share * 1e-4 * kGradientFloor) * largest_gradient(baseline);
+    const std::vector<Check> checks = compare_step(baseline, leg, options());
+    CHECK(named(checks, "gradients").passed() == (share < 1.0));
+    CHECK(named(checks, "gradients").error == doctest::Approx(share * 1e-4).epsilon(1e-3));
+  }
+}
+
+TEST_CASE("a parameter with small gradients is held against itself down to the floor") {
+  CHECK(gradient_scale({0.5F, -2.0F}, 10.0) == 2.0);
+  CHECK(gradient_scale({0.5F, -2.0F}, 1000.0) == 1000.0 * kGradientFloor);
+  CHECK(gradient_scale({0.0F}, 0.0) == 0.0);
+}
+
+TEST_CASE("where all gradients are 0, any other is a difference") {
+  StepRecord baseline = make_baseline(), leg = make_record({1, 1, 1, 1});
+  for (StepRecord* record : {&baseline, &leg}) {
+    for (ShardRecord& shard : record->ranks[0].shards) std::fill(shard.gradient.begin(), shard.gradient.end(), 0.0F);
+  }
+  CHECK(named(compare_step(baseline, leg, options()), "gradients").passed());
+  leg.ranks[0].shards[4].gradient[0] = 1e-30F;
+  CHECK_FALSE(named(compare_step(baseline, leg, options()), "gradients").passed());
+}
+
+TEST_CASE("every tolerance passes at half and fails at twice") {
+  const Tolerances allowed = tolerances_for("float32");
+  for (const double share : {0.5, 2.0}) {
+    CAPTURE(share);
+    const auto passes = [&](const StepRecord& leg, const std::string& name, double expected) {
+      const Check check = named(compare_step(make_baseline(), leg, options()), name);
+      CHECK(check.error == doctest::Approx(share * expected).epsilon(1e-2));
+      CHECK(check.passed() == (share < 1.0));
+    };
+    StepRecord leg = make_record(kLayout);
+    leg.loss += share * allowed.loss;
+    passes(leg, "loss", allowed.loss);
+    leg = make_record(kLayout);
+    leg.grad_norm *= 1.0 + share * allowed.grad_norm;
+    passes(leg, "grad_norm", allowed.grad_norm);
+    leg = make_record(kLayout);
+    leg.ranks[4].logprobs_after[20] -= share * allowed.logprob;
+    passes(leg, "logprobs", allowed.logprob);
+    leg = make_record(kLayout);
+    leg.ranks[6].shards[0].weight[0] += static_cast<float>(share * allowed.weight * 0.5);
+    passes(leg, "weights", allowed.weight);
+    leg = make_record(kLayout);
+    ShardRecord& shard = shard_named(leg, 5, kUp);
+    const double scale = gradient_scale(shard_named(leg, 5, kUp).gradient, 0.0);
+    shard.gradient[0] += static_cast<float>(share * allowed.gradient * scale);
+    passes(leg, "gradients", allowed.gradient);
+  }
+}
+
+TEST_CASE("one token's log-prob, before or after the step, is named by sample and place") {
+  for (const bool after : {false, true}) {
+    StepRecord leg = make_record(kLayout);
+    (after ? leg.ranks[6].logprobs_after : leg.ranks[6].logprobs)[6] += 1e-3;
+    check_fails(leg, "logprobs",
+                {"step 1, rank 6 (tp 0, pp 1, cp 1, dp 0), sample 2, response token 2: log-prob",
+                 after ? " after the step is" : "log-prob is", "; error 0.001, allowed 1e-05"});
+  }
+}
+
+TEST_CASE("planted.a response token that nobody computed, or two data-parallel ranks did, is found") {
+  const placement::Layout layout{1, 1, 1, 2};
+  StepRecord leg = make_record(layout);
+  leg.ranks[1].logprobs[3] = std::nan("");  // sample 1 is rank 1's
+  check_fails(leg, "coverage", {"log-probs of response token 3 of the batch are computed by 0 data-parallel ranks"});
+  leg = make_record(layout);
+  leg.ranks[0].logprobs[3] = leg.ranks[1].logprobs[3];
+  check_fails(leg, "coverage", {"log-probs of response token 3 of the batch are computed by 2 data-parallel ranks"});
+}
+
+TEST_CASE("planted.a part of a parameter that nobody or two ranks hold is found") {
+  StepRecord leg = make_record({4, 1, 1, 1});
+  std::erase_if(leg.ranks[2].shards, [](const ShardRecord& shard) { return shard.name == kUp; });
+  check_fails(leg, "coverage",
+              {"step 1: " + kUp + ": row 64 is held by 0 owners of replica dp 0 cp 0, expected one (first of 32"});
+  leg = make_record({4, 1, 1, 1});
+  shard_named(leg, 2, kUp) = shard_named(leg, 1, kUp);
+  check_fails(leg, "coverage", {kUp + ": row 32 is held by 2 owners", "(first of 64"});
+  leg = make_record({1, 2, 1, 1});
+  leg.ranks[1].shards.pop_back();  // the final norm
+  check_fails(leg, "coverage", {"model.norm.weight: row 0 is held by 0 owners"});
+}
+
+TEST_CASE("an engine's log-probs of the responses are held against those after the step") {
+  const StepRecord baseline = make_baseline();
+  std::vector<std::vector<double>> engine;
+  size_t token = 0;
+  for (const int64_t response : test_responses()) {
+    engine.push_back({-9.0, -8.0});  // of the prompt: nobody's business
+    for (int64_t i = 0; i < response; ++i) engine.back().push_back(baseline.ranks[0].logprobs_after[token++]);
+  }
+  CHECK(compare_engine(baseline, 1, engine, options()).passed());
+  CHECK(compare_engine(baseline, 1, engine, options()).error == 0.0);
+  const auto failure = [&](auto change) {
+    std::vector<std::vector<double>> changed = engine;
+    change(changed);
+    const Check check = compare_engine(baseline, 1, changed, options());
+    CHECK_FALSE(check.error <= check.tolerance);
+    return check.failure;
+  };
+  CHECK(contains(failure([](auto& e) { e[2][4] += 0.5; }),
+                 "step 1, engine 1, sample 2, response token 2: log-prob after the push is"));
+  CHECK(contains(failure([](auto& e) { e[0].back() = std::nan(""); }), "sample 0, response token 2"));
+  CHECK(contains(failure([](auto& e) { e[1].clear(); }), "sample 1, response token 0"));
+  CHECK(contains(failure([](auto& e) { e.pop_back(); }), "log-probs of 7 sequences, expected 8"));
+  // What the weights before the step say is not enough.
+  CHECK(failure([](auto& e) {
+          for (auto& sample : e) {
+            for (double& value : sample) value += 0.5;
+          }
+        }) != "");
+}
+
+TEST_CASE("checks of several steps keep the largest error and the first failure") {
+  std::vector<Check> all = {{"loss", 1e-6, 1e-5, "step 1", ""}};
+  merge_checks(all, {{"loss", 3e-5, 1e-5, "step 2", "first"}, {"weights", 0.0, 1e-4, "", ""}});
+  merge_checks(all, {{"loss", 2e-5, 1e-5, "step 3", "second"}});
+  REQUIRE(all.size() == 2);
+  CHECK(all[0].error == 3e-5);
+  CHECK(all[0].where == "step 2");
+  CHECK(all[0].failure == "first");
+}
+
+TEST_CASE("a baseline that everything would agree with is none") {
+  CHECK(baseline_problem(make_baseline()) == "");
+  StepRecord baseline = make_baseline();
+  baseline.grad_norm = 0.0;
+  CHECK(baseline_problem(baseline) == "step 1: the gradient norm is 0");
+  baseline = make_baseline();
+  baseline.loss = kNaN;
+  CHECK(baseline_problem(baseline) == "step 1: the loss is nan");
+  baseline = make_baseline();
+  baseline.ranks[0].shards[0].gradient[7] = kNaN;
+  CHECK(contains(baseline_problem(baseline), "model.embed_tokens.weight has values that are not finite"));
+  baseline = make_baseline();
+  baseline.ranks[0].logprobs[0] = kNaN;
+  CHECK(contains(baseline_problem(baseline), "log-probs that are not finite"));
+}
+
+TEST_CASE("bfloat16 has tolerances of its own") {
+  CHECK(tolerances_for("bfloat16").gradient > 100 * tolerances_for("float32").gradient);
+  CHECK(tolerances_for("float32").grad_norm == 1e-5);
+  CHECK(tolerances_for("float32").gradient == 1e-4);
+  CHECK(tolerances_for("float32").logprob == 1e-5);
+}

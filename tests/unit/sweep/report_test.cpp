@@ -1,0 +1,123 @@
+#include "sweep/report.hpp"
+
+#include <doctest/doctest.h>
+
+#include <limits>
+
+using namespace vime;
+using namespace vime::sweep;
+
+namespace {
+
+const Leg kFirst{8, 2, 2, 1, 2, Loss::token_mean};
+const Leg kSecond{4, 1, 1, 4, 1, Loss::sample_mean};
+
+LegResult passed(const Leg& leg) {
+  LegResult result;
+  result.leg = leg;
+  result.status = Status::pass;
+  result.seconds = 4.0;
+  for (const std::string& name : check_names()) result.checks.push_back({name, 1e-7, 1e-5, "step 2, somewhere", ""});
+  return result;
+}
+
+LegResult failed(const Leg& leg) {
+  LegResult result = passed(leg);
+  result.status = Status::fail;
+  result.checks[2] = {"gradients", 2.0, 1e-4, "step 1, rank 5", "step 1: gradient of w differs"};
+  result.failures = {"step 1: gradient of w differs"};
+  result.logs = "runs/x/logs/latest";
+  return result;
+}
+
+SweepResult sweep_of(std::vector<LegResult> legs) {
+  SweepResult result;
+  result.baselines = {passed(baseline_leg(Loss::token_mean))};
+  result.legs = std::move(legs);
+  result.seconds = 9.5;
+  return result;
+}
+
+bool contains(const std::string& text, const std::string& part) {
+  return text.find(part) != std::string::npos;
+}
+
+}  // namespace
+
+TEST_CASE("a sweep passes only when every leg was run and passed") {
+  CHECK(exit_status(sweep_of({passed(kFirst), passed(kSecond)})) == 0);
+  CHECK(exit_status(sweep_of({passed(kFirst), failed(kSecond)})) == 3);
+  LegResult not_run;
+  not_run.leg = kSecond;
+  CHECK(exit_status(sweep_of({passed(kFirst), not_run})) == 3);
+  CHECK(exit_status(sweep_of({})) == 3);
+  SweepResult no_baseline = sweep_of({passed(kFirst)});
+  no_baseline.baselines[0].status = Status::fail;
+  CHECK(exit_status(no_baseline) == 3);
+  SweepResult interrupted = sweep_of({passed(kFirst), not_run});
+  interrupted.interrupted = true;
+  CHECK(exit_status(interrupted) == 130);
+  CHECK(sweep_status(interrupted) == "interrupted");
+}
+
+TEST_CASE("the JSON has every leg with its checks: error, tolerance, place and status") {
+  LegResult bad = failed(kSecond);
+  bad.checks[3].error = std::numeric_limits<double>::infinity();
+  const Json json = to_json(sweep_of({passed(kFirst), bad}));
+  CHECK(json["status"] == "fail");
+  CHECK(json["seconds"] == 9.5);
+  REQUIRE(json["legs"].size() == 2);
+  const Json& leg = json["legs"][0];
+  CHECK(leg["num_gpus"] == 8);
+  CHECK(leg["tp"] == 2);
+  CHECK(leg["pp"] == 2);
+  CHECK(leg["cp"] == 1);
+  CHECK(leg["dp"] == 2);
+  CHECK(leg["loss"] == "token_mean");
+  CHECK(leg["status"] == "pass");
+  CHECK(leg["seconds"] == 4.0);
+  CHECK(leg["checks"].size() == check_names().size());
+  CHECK(leg["checks"]["gradients"] ==
+        Json{{"error", 1e-7}, {"tolerance", 1e-5}, {"where", "step 2, somewhere"}, {"status", "pass"}});
+  CHECK(json["legs"][1]["checks"]["gradients"]["status"] == "fail");
+  CHECK(json["legs"][1]["checks"]["loss"]["error"].is_null());
+  CHECK(json["legs"][1]["failures"][0] == "step 1: gradient of w differs");
+  CHECK(json["baselines"][0]["loss"] == "token_mean");
+  CHECK(json["baselines"][0]["status"] == "pass");
+}
+
+TEST_CASE("a row says how far the sweep is, and a failed leg's sentences stand below it") {
+  const std::string row = table_row(failed(kFirst), {12, 66, 162.0});
+  CHECK(contains(row, " 12/66 "));
+  CHECK(contains(row, "fail"));
+  CHECK(contains(row, "2!"));
+  CHECK(contains(row, "2 m 42 s\n"));
+  CHECK(contains(row, "tp 2 pp 2 cp 1 dp 2 (8 devices, token mean): step 1: gradient of w differs\n"));
+  CHECK(contains(row, "logs: runs/x/logs/latest\n"));
+  CHECK(contains(table_row(passed(kFirst), {66, 66, 0.0}), "1e-07"));
+}
+
+TEST_CASE("the closing counts, says how close it was, and names failures and what was not run") {
+  LegResult not_run;
+  not_run.leg = kFirst;
+  const std::string text = closing(sweep_of({passed(kSecond), failed(kSecond), not_run}));
+  CHECK(contains(text, "gradients        2, allowed 0.0001  (tp 1 pp 1 cp 4 dp 1 (4 devices, sample mean): step 1, "));
+  CHECK(contains(text, "not run: tp 2 pp 2 cp 1 dp 2 (8 devices, token mean)\n"));
+  CHECK(contains(text, "docs/parallelism.md"));
+  CHECK(contains(text, "fail: 3 legs, 1 passed, 1 failed, 1 not run, in 9.5 s\n"));
+}
+
+TEST_CASE("the time left is told by devices") {
+  CHECK(seconds_left({passed(kFirst)}, {kSecond}) == doctest::Approx(2.0));  // 4 s for 8 devices
+  CHECK(seconds_left({}, {kSecond}) == 0.0);
+}
+
+TEST_CASE("the plan lists the legs") {
+  const std::string text = plan_table({kFirst, kSecond}, 2);
+  CHECK(contains(text, "    1     8   2   2   1   2  token_mean   8              4 x 2 devices\n"));
+  CHECK(contains(text, "2 legs, and 2 baselines"));
+  const Json json = plan_json({kFirst, kSecond}, 2);
+  CHECK(json["legs"].size() == 2);
+  CHECK(json["legs"][1]["cp"] == 4);
+  CHECK(json["legs"][1]["engines"] == 2);
+}
