@@ -184,11 +184,6 @@ std::vector<std::vector<double>> Fleet::prompt_logprobs(int engine,
   return results;
 }
 
-std::vector<std::vector<double>> Fleet::prompt_logprobs(int engine, const std::vector<std::vector<int64_t>>&) {
-  throw Error(ErrorKind::process_failed, engines_.at(static_cast<size_t>(engine))->address().name() +
-                                             " cannot be asked for the log-probs of given tokens");
-}
-
 void Fleet::pause_all() {
   for (const auto& engine : engines_) engine->pause("abort", true);
 }

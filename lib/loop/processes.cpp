@@ -38,8 +38,8 @@ std::string loopback_url(const Json& info, const std::string& role) {
 }  // namespace
 
 Processes::Processes(const Prepared& prepared, const RunDirectory& directory, const std::string& vime_binary,
-                     std::function<void(const std::string&, const Json&)> on_event)
-    : token_(random_token()), supervisor_(vime_binary, prepared.run_id, std::move(on_event)) {
+                     std::function<void(const std::string&, const Json&)> on_event, const proc::AgentOptions& agent)
+    : token_(random_token()), supervisor_(vime_binary, prepared.run_id, std::move(on_event), agent) {
   const spec::ExperimentSpec& spec = prepared.spec;
   write_model_folder(prepared, directory.model());
   std::vector<std::string> trainer_roles, engine_roles;

@@ -19,7 +19,7 @@ class Processes {
  public:
   // Writes the model folder, starts what `prepared.parts` names, waits until it serves and has joined its groups.
   Processes(const Prepared& prepared, const RunDirectory& directory, const std::string& vime_binary,
-            std::function<void(const std::string&, const Json&)> on_event);
+            std::function<void(const std::string&, const Json&)> on_event, const proc::AgentOptions& agent = {});
 
   fleet::Supervisor& supervisor() { return supervisor_; }
   fleet::Fleet& fleet() { return *fleet_; }         // with no engines where there are none

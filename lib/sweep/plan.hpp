@@ -4,7 +4,7 @@
 #include <string>
 #include <vector>
 
-#include "loop/setup.hpp"
+#include "loop/prepare.hpp"
 #include "spec/spec.hpp"
 #include "sweep/leg_spec.hpp"
 #include "sweep/legs.hpp"

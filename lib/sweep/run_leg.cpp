@@ -5,6 +5,7 @@
 
 #include "base/deadline.hpp"
 #include "base/error.hpp"
+#include "loop/processes.hpp"
 #include "loop/push.hpp"
 #include "loop/train_figures.hpp"
 #include "report/records.hpp"
@@ -25,7 +26,8 @@ class LegRun {
     write_file_atomic(directory_.spec(), spec::to_yaml(prepared_.spec));  // what the trainer ranks read
     processes_ = std::make_unique<loop::Processes>(
         prepared_, directory_, task.vime_binary,
-        [this](const std::string& kind, const Json& fields) { events_.write(kind, fields); });
+        [this](const std::string& kind, const Json& fields) { events_.write(kind, fields); },
+        proc::AgentOptions{.preload = true});  // many short-lived processes: LibTorch is loaded once a leg
     push_ =
         std::make_unique<loop::WeightPush>(processes_->fleet(), processes_->trainers(), weights::VersionLedger(), true);
   }

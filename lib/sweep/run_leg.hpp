@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "loop/setup.hpp"
+#include "loop/prepare.hpp"
 #include "rollout/train_batch.hpp"
 #include "sweep/record.hpp"
 #include "sweep/result.hpp"

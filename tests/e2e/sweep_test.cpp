@@ -1,0 +1,155 @@
+// vime check-parallel as a user runs it: legs that pass, and planted faults of parallel training and of pushes, each of
+// which some leg has to find and to name the place of.
+#include <doctest/doctest.h>
+
+#include <csignal>
+#include <thread>
+
+#include "base/deadline.hpp"
+#include "run_binary.hpp"
+#include "run_files.hpp"
+
+using namespace vime;
+using namespace vime::e2e;
+
+namespace {
+
+constexpr auto kLong = std::chrono::seconds(240);
+
+bool contains(const std::string& text, const std::string& part) {
+  return text.find(part) != std::string::npos;
+}
+
+struct Swept {
+  Outcome outcome;
+  Json result;  // what --json wrote; null where there is none
+};
+
+Swept sweep(const fs::path& folder, std::vector<std::string> arguments, const std::string& fault = "") {
+  arguments.insert(arguments.begin(), {vime_binary(), "check-parallel", "sweep"});
+  arguments.insert(arguments.end(), {"--json", (folder / "out.json").string(), "--run-dir", (folder / "run").string()});
+  std::vector<std::string> env;
+  if (!fault.empty()) {
+    env = {std::string("VIME_WORKER_MODULE=") + VIME_BIN_DIR + "/libvime_worker_planted.so", "VIME_PLANTED=" + fault};
+  }
+  Swept swept;
+  swept.outcome = Program(arguments, env).wait(kLong);
+  std::error_code ignored;
+  if (fs::exists(folder / "out.json", ignored)) swept.result = read_json(folder / "out.json");
+  return swept;
+}
+
+std::string failures_of(const Json& leg) {
+  std::string text;
+  for (const Json& failure : leg.at("failures")) text += failure.get<std::string>() + "\n";
+  return text;
+}
+
+}  // namespace
+
+TEST_CASE("legs of every dimension pass on both losses, and say how close it was") {
+  const TempDir folder;
+  const Swept swept = sweep(folder.path(), {"--num-gpus", "8", "--tp", "2", "--pp", "2", "--cp", "1,2"});
+  CAPTURE(swept.outcome.out);
+  CAPTURE(swept.outcome.err);
+  CHECK(swept.outcome.status == 0);
+  REQUIRE(swept.result.is_object());
+  CHECK(swept.result.at("status") == "pass");
+  REQUIRE(swept.result.at("legs").size() == 4);
+  for (const Json& leg : swept.result.at("legs")) {
+    CHECK(leg.at("status") == "pass");
+    for (const char* name : {"coverage", "grad_norm", "gradients", "loss", "logprobs", "weights", "versions",
+                             "contents", "engine_logprobs"}) {
+      CAPTURE(name);
+      REQUIRE(leg.at("checks").contains(name));
+      CHECK(leg.at("checks").at(name).at("status") == "pass");
+    }
+    // Another order of summation shows: an error of exactly 0 would mean that nothing was compared.
+    CHECK(leg.at("checks").at("gradients").at("error").get<double>() > 0.0);
+    CHECK(leg.at("checks").at("engine_logprobs").at("error").get<double>() > 0.0);
+  }
+}
+
+TEST_CASE("planted.the sweep finds each wrong rule of parallel training and of pushes, and names the place") {
+  struct Fault {
+    const char* name;
+    const char* only;               // the leg
+    const char* check;              // that fails; "" = the leg ends before a check
+    std::vector<const char*> says;  // parts of the failures
+  };
+  const std::vector<Fault> faults = {
+      {"missing_all_reduce", "num_gpus=2,tp=2", "logprobs", {"step 1", "rank 0 (tp 0", "log-prob"}},
+      {"sign_flip", "num_gpus=2,tp=2", "gradients", {"model.layers.1.mlp.up_proj.weight differs on rank 1 (tp 1"}},
+      {"swapped_gate_up", "num_gpus=2,tp=2", "gradients", {"gate_proj.weight differs on rank 1 (tp 1"}},
+      {"cp_unscaled", "num_gpus=2,cp=2", "gradients", {"relative error 1", "rank 0 (tp 0, pp 0, cp 0"}},
+      {"cp_wrong_token", "num_gpus=2,cp=2", "gradients", {"step 1: gradient of", "rank 0"}},
+      {"tied_twice", "num_gpus=2,pp=2", "gradients", {"gradient of model.embed_tokens.weight differs on rank 0"}},
+      {"dropped_stage", "num_gpus=2,pp=2", "", {"model.layers.3."}},
+      {"one_stale_engine", "num_gpus=4,tp=2,pp=1,cp=1", "contents", {"step 2", "engine 1: contents differ"}},
+      {"lost_update", "num_gpus=2,dp=2", "", {"engine 0"}},
+      {"version_never_set", "num_gpus=2,tp=2", "versions", {"step 1", "engine 0: weight version mismatch: expected 1"}},
+      {"leader_by_tp_rank", "num_gpus=2,dp=2", "", {"engine 0"}},
+      {"handles_over_tp", "num_gpus=2,dp=2", "", {"handles of 1 ranks, expected 2"}},
+      {"logprob_gap", "num_gpus=2,tp=2", "engine_logprobs", {"step 1, engine 0, sample"}},
+  };
+  for (const Fault& fault : faults) {
+    CAPTURE(fault.name);
+    const TempDir folder;
+    const Swept swept = sweep(folder.path(),
+                              {"--only", std::string(fault.only) + ",loss=sample_mean", "--set",
+                               "weight_sync.update_weight_buffer_size=64KiB", "--set", "weight_sync.timeout=20s",
+                               "--set", "trainer.timeout=20s"},
+                              fault.name);
+    CAPTURE(swept.outcome.out);
+    CAPTURE(swept.outcome.err);
+    CHECK(swept.outcome.status == 3);
+    REQUIRE(swept.result.is_object());
+    REQUIRE(swept.result.at("legs").size() == 1);
+    const Json& leg = swept.result.at("legs").at(0);
+    CHECK(leg.at("status") == "fail");
+    if (fault.check[0] != '\0') CHECK(leg.at("checks").at(fault.check).at("status") == "fail");
+    const std::string failures = failures_of(leg);
+    CAPTURE(failures);
+    for (const char* part : fault.says) CHECK(contains(failures, part));
+    CHECK(contains(swept.outcome.out, "1 failed"));
+  }
+}
+
+TEST_CASE("a sweep that is interrupted reports the legs that it finished, leaves nothing running and exits with 130") {
+  const TempDir folder;
+  Program program({vime_binary(), "check-parallel", "sweep", "--num-gpus", "2", "--json",
+                   (folder.path() / "out.json").string(), "--run-dir", (folder.path() / "run").string()});
+  const Deadline deadline(std::chrono::seconds(120));
+  const auto begun = [&] {
+    std::error_code ignored;
+    for (const auto& entry : fs::directory_iterator(folder.path() / "run", ignored)) {
+      if (entry.path().filename().string().starts_with("2gpus")) return true;
+    }
+    return false;
+  };
+  while (!begun() && !deadline.passed()) std::this_thread::sleep_for(std::chrono::milliseconds(20));
+  program.send_signal(SIGINT);
+  const Outcome outcome = program.wait(kLong);
+  CAPTURE(outcome.out);
+  CAPTURE(outcome.err);
+  CHECK(outcome.status == 130);
+  const Json result = read_json(folder.path() / "out.json");
+  CHECK(result.at("status") == "interrupted");
+  CHECK(result.at("legs").size() == 8);
+  CHECK(result.at("legs").back().at("status") == "not_run");
+  CHECK(contains(outcome.out, "not run: "));
+}
+
+TEST_CASE("the plan of a sweep lists 66 legs at once and starts nothing, and what cannot be swept is refused") {
+  const Outcome plan = run_vime({"check-parallel", "plan"});
+  CHECK(plan.status == 0);
+  CHECK(contains(plan.out, "66 legs, and 2 baselines"));
+  CHECK(plan.seconds < 5);
+  const Outcome none = run_vime({"check-parallel", "sweep", "--only", "tp=3"});
+  CHECK(none.status == 2);
+  const Outcome cuda = run_vime({"check-parallel", "sweep", "--device", "cuda"});
+  CHECK(cuda.status == 2);
+  CHECK(contains(cuda.err, "cuda"));
+  const Outcome layers = run_vime({"check-parallel", "sweep", "--pp", "8"});
+  CHECK(layers.status == 2);
+}
