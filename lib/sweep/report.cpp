@@ -154,7 +154,8 @@ std::string baseline_row(const LegResult& result) {
 
 std::string closing(const SweepResult& result) {
   const size_t failed = count(result, Status::fail), not_run = count(result, Status::not_run);
-  std::string text = "largest errors:\n" + closest_text(result);
+  std::string text = closest_text(result);
+  if (!text.empty()) text = "largest errors:\n" + text;
   if (not_run > 0) {
     std::vector<std::string> names;
     for (const LegResult& leg : result.legs) {
@@ -162,12 +163,15 @@ std::string closing(const SweepResult& result) {
     }
     text += "not run: " + join(names, ", ") + "\n";
   }
-  if (failed > 0) {
-    text += "failed:\n";
-    for (const LegResult& leg : result.legs) {
-      if (leg.status == Status::fail) text += failure_lines(leg);
-    }
-    text += std::string("  ") + kReadOn + "; --only tp=2,pp=2 and the like reruns some legs\n";
+  std::string failures;
+  for (const LegResult& baseline : result.baselines) {
+    if (baseline.status == Status::fail) failures += "  the baseline:\n" + failure_lines(baseline);
+  }
+  for (const LegResult& leg : result.legs) {
+    if (leg.status == Status::fail) failures += failure_lines(leg);
+  }
+  if (!failures.empty()) {
+    text += "failed:\n" + failures + "  " + kReadOn + "; --only tp=2,pp=2 and the like reruns some legs\n";
   }
   return text + sweep_status(result) + ": " + counted(result.legs.size(), "leg") + ", " +
          std::to_string(count(result, Status::pass)) + " passed, " + std::to_string(failed) + " failed, " +

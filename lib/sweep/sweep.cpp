@@ -25,9 +25,10 @@ void require_empty(const fs::path& folder) {
 }
 
 void require_json_folder(const std::string& json_path) {
+  if (json_path.empty()) return;
   const fs::path folder = fs::absolute(json_path).parent_path();
   std::error_code ignored;
-  if (json_path.empty() || fs::is_directory(folder, ignored)) return;
+  if (fs::is_directory(folder, ignored)) return;
   throw Error(ErrorKind::refused, "--json " + json_path + ": there is no folder " + folder.string());
 }
 

@@ -179,7 +179,8 @@ TEST_CASE("prompt log-probs are those of a teacher-forced pass, with one and two
         CHECK(found.rank <= (row >= own - 2 * tolerance).sum().item<int64_t>());
       }
       // Not one bit depends on the company.
-      CHECK(run(*executor, {asked[i]}, {0})[0].prompt_logprobs == results[i].prompt_logprobs);
+      const bool same_alone = run(*executor, {asked[i]}, {0})[0].prompt_logprobs == results[i].prompt_logprobs;
+      CHECK(same_alone);
     }
   }
 }

@@ -107,6 +107,16 @@ TEST_CASE("the closing counts, says how close it was, and names failures and wha
   CHECK(contains(text, "fail: 3 legs, 1 passed, 1 failed, 1 not run, in 9.5 s\n"));
 }
 
+TEST_CASE("a baseline that failed is the first thing said of a sweep without results") {
+  LegResult not_run;
+  not_run.leg = kFirst;
+  SweepResult result = sweep_of({not_run});
+  result.baselines = {failed(baseline_leg(Loss::token_mean))};
+  const std::string text = closing(result);
+  CHECK(contains(text, "failed:\n  the baseline:\n    tp 1 pp 1 cp 1 dp 1 (1 device, token mean): step 1: gradient"));
+  CHECK_FALSE(contains(text, "largest errors"));
+}
+
 TEST_CASE("the time left is told by devices") {
   CHECK(seconds_left({passed(kFirst)}, {kSecond}) == doctest::Approx(2.0));  // 4 s for 8 devices
   CHECK(seconds_left({}, {kSecond}) == 0.0);
