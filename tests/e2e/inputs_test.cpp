@@ -120,7 +120,7 @@ TEST_CASE(
   CHECK(strict.status == 4);
   CHECK(contains(strict.err,
                  "1 of 32 samples got no reward (1 not_finite), more than reward.max_missing_ratio 0.01 allows; the "
-                 "first: sample 3: \"reward\" is NaN, infinite, or larger than any number"));
+                 "first: \"reward\" is NaN, infinite, or larger than any number"));
 
   const Outcome absent = run(kWordProblems, folder.path() / "c", with(small, {"reward.command=[/no/such/program]"}));
   CHECK(absent.status == 4);
