@@ -117,8 +117,8 @@ void add_plan(CLI::App& group, Action& chosen) {
 }  // namespace
 
 void add_check_parallel_command(CLI::App& app, Action& chosen) {
-  CLI::App* group = app.add_subcommand(
-      "check-parallel", "Prove that every parallel layout trains the same: gradients, log-probs, weights, pushes");
+  CLI::App* group =
+      app.add_subcommand("check-parallel", "Prove that every parallel layout trains and pushes the same weights");
   group->require_subcommand(1);
   add_sweep(*group, chosen);
   add_plan(*group, chosen);
