@@ -91,7 +91,10 @@ class ShardComparison {
 
   Check take() {
     if (differing_ > 0) {
-      check_.failure += " (first of " + std::to_string(differing_) + (differing_ == 1 ? " parameter)" : " parameters)");
+      check_.failure +=
+          " (first of " + std::to_string(differing_) +
+          (differing_ == 1 ? " parameter)"
+                           : " parameters; the largest, " + error_text(check_.error) + ", at " + check_.where + ")");
     }
     return check_;
   }

@@ -80,7 +80,10 @@ TEST_CASE("planted.the sweep finds each wrong rule of parallel training and of p
   const std::vector<Fault> faults = {
       {"missing_all_reduce", "num_gpus=2,tp=2", "logprobs", {"step 1", "rank 0 (tp 0", "log-prob"}},
       {"sign_flip", "num_gpus=2,tp=2", "gradients", {"model.layers.1.mlp.up_proj.weight differs on rank 1 (tp 1"}},
-      {"swapped_gate_up", "num_gpus=2,tp=2", "gradients", {"gate_proj.weight differs on rank 1 (tp 1"}},
+      {"swapped_gate_up",
+       "num_gpus=2,tp=2",
+       "gradients",
+       {"step 1, rank 1 (tp 1, pp 0, cp 0, dp 0), model.layers.", ".mlp."}},
       {"cp_unscaled", "num_gpus=2,cp=2", "gradients", {"relative error 1", "rank 0 (tp 0, pp 0, cp 0"}},
       {"cp_wrong_token", "num_gpus=2,cp=2", "gradients", {"step 1: gradient of", "rank 0"}},
       {"tied_twice", "num_gpus=2,pp=2", "gradients", {"gradient of model.embed_tokens.weight differs on rank 0"}},
