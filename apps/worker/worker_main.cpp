@@ -35,8 +35,8 @@ executor::EngineOptions engine_options(const Json& json) {
 
 }  // namespace
 
-int vime::worker_main(const char* role, const char* options, int argc, char** argv,
-                      const executor::WrapExecutor& wrap, const trainer::MakeRank& make_rank) {
+int vime::worker_main(const char* role, const char* options, int argc, char** argv, const executor::WrapExecutor& wrap,
+                      const trainer::MakeRank& make_rank) {
   try {
     proc::remember_arguments(argc, argv);
     const Json json = parse_json(options, "worker options", ErrorKind::internal);

@@ -34,10 +34,9 @@ const std::byte* moment_in(const tensor::SafetensorsFile& file, const std::strin
   const std::string name = moment + "." + parameter.full.name;
   const tensor::TensorView& found = file.find(name);
   if (found.info.dtype != tensor::DType::f32 || found.info.shape != parameter.full.shape) {
-    throw Error(ErrorKind::refused, file.path().string() + ": " + name + ": expected float32 " +
-                                        tensor::shape_text(parameter.full.shape) + ", found " +
-                                        tensor::dtype_name(found.info.dtype) + " " +
-                                        tensor::shape_text(found.info.shape));
+    throw Error(ErrorKind::refused,
+                file.path().string() + ": " + name + ": expected float32 " + tensor::shape_text(parameter.full.shape) +
+                    ", found " + tensor::dtype_name(found.info.dtype) + " " + tensor::shape_text(found.info.shape));
   }
   return found.data;
 }

@@ -28,18 +28,18 @@ struct Packing {
   model::Attention attention;
 
   // The response tokens that this rank's rows predict: the row before a token predicts it.
-  torch::Tensor selected;              // int64 [own tokens]: rows
-  torch::Tensor targets;               // int64 [own tokens]
-  std::vector<int64_t> places;         // [own tokens]: which of the micro-batch's response tokens each is
-  int64_t response_tokens = 0;         // of the micro-batch, all context-parallel ranks together
+  torch::Tensor selected;                 // int64 [own tokens]: rows
+  torch::Tensor targets;                  // int64 [own tokens]
+  std::vector<int64_t> places;            // [own tokens]: which of the micro-batch's response tokens each is
+  int64_t response_tokens = 0;            // of the micro-batch, all context-parallel ranks together
   std::vector<int64_t> response_lengths;  // [samples]
 
   int64_t rows() const { return ids.size(0); }
 };
 
 // Which piece of a sequence each context-parallel rank has (zig-zag: Megatron's, so that causal attention is shared
-// evenly): a sequence is cut into 2 * size pieces of equal length, the last ones short or empty; rank r has pieces r and
-// 2 * size - 1 - r.
+// evenly): a sequence is cut into 2 * size pieces of equal length, the last ones short or empty; rank r has pieces r
+// and 2 * size - 1 - r.
 struct ZigZag {
   int64_t length = 0;  // of the sequence
   int size = 1;

@@ -30,7 +30,8 @@ torch::Tensor swap(const std::shared_ptr<RankGroup>& pair, const char* what, con
   std::vector<RankLinks::Piece> pieces(2);
   std::vector<RankLinks::Space> spaces(2);
   if (out.defined()) pieces[other] = piece_of(out);
-  if (in.defined()) spaces[other] = {static_cast<std::byte*>(in.data_ptr()), static_cast<uint64_t>(in.nbytes()), nullptr};
+  if (in.defined())
+    spaces[other] = {static_cast<std::byte*>(in.data_ptr()), static_cast<uint64_t>(in.nbytes()), nullptr};
   pair->exchange(what, pieces, spaces);
   return in;
 }

@@ -192,10 +192,10 @@ PolicyFigures PolicyStep::backward(const model::Decoder& decoder, const BatchVie
     Flight& flight = flights[i];
     if (!pipeline_.last()) return output;
     const bool bonus = options_.entropy_coef != 0.0;
-    flight.current = model::token_logprobs(decoder.local_logits(output, flight.packing.selected),
-                                           flight.packing.targets, options_.temperature,
-                                           bonus ? model::Entropy::differentiable : model::Entropy::figure,
-                                           decoder.vocab_begin(), decoder.tensor_parallel());
+    flight.current =
+        model::token_logprobs(decoder.local_logits(output, flight.packing.selected), flight.packing.targets,
+                              options_.temperature, bonus ? model::Entropy::differentiable : model::Entropy::figure,
+                              decoder.vocab_begin(), decoder.tensor_parallel());
     take_loss(flight, view, batches[i], fixed, denominator, figures);
     return output;
   };

@@ -1,6 +1,6 @@
 // Forward and backward over the micro-batches of one optimizer step: packed tokens -> log-probs of the response tokens
-// -> policy loss -> gradients, on one rank of a layout. One thread; collective over the ranks of a replica (its tensor-,
-// context- and pipeline-parallel ranks), which all run the same micro-batches.
+// -> policy loss -> gradients, on one rank of a layout. One thread; collective over the ranks of a replica (its
+// tensor-, context- and pipeline-parallel ranks), which all run the same micro-batches.
 #pragma once
 
 #include <torch/torch.h>

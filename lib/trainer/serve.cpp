@@ -67,9 +67,12 @@ RankOptions rank_options(const TrainerOptions& options) {
   rank.seed = static_cast<uint64_t>(spec.seed);
   const algo::LrSchedule schedule{algo::parse_lr_decay_style(spec.trainer.lr_decay_style), spec.trainer.lr,
                                   spec.trainer.min_lr, spec.trainer.lr_warmup_iters, spec.trainer.lr_decay_iters};
-  rank.optimizer = {parse_optimizer_type(spec.trainer.optimizer),     schedule,
-                    spec.trainer.adam_beta1, spec.trainer.adam_beta2,
-                    spec.trainer.adam_eps,   spec.trainer.weight_decay,
+  rank.optimizer = {parse_optimizer_type(spec.trainer.optimizer),
+                    schedule,
+                    spec.trainer.adam_beta1,
+                    spec.trainer.adam_beta2,
+                    spec.trainer.adam_eps,
+                    spec.trainer.weight_decay,
                     spec.trainer.clip_grad};
   const bool supervised = spec.algorithm.loss_type == "sft";
   rank.policy.loss.type =

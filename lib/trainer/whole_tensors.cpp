@@ -4,7 +4,6 @@
 #include <cstring>
 #include <utility>
 
-
 namespace vime::trainer {
 
 using model::RankLinks;
@@ -16,8 +15,8 @@ WholeTensors::WholeTensors(const arch::ModelConfig& config, tensor::DType dtype,
   for (int stage = 0; stage < stages_->size(); ++stage) {
     std::vector<arch::ArenaLayout>& of_ranks = layouts_.emplace_back();
     for (int rank = 0; rank < tp_->size(); ++rank) {
-      of_ranks.push_back(arch::arena_layout(config, dtype, rank, tp_->size(),
-                                            arch::stage_of(config, stage, stages_->size())));
+      of_ranks.push_back(
+          arch::arena_layout(config, dtype, rank, tp_->size(), arch::stage_of(config, stage, stages_->size())));
     }
   }
 }

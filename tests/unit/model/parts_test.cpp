@@ -123,7 +123,8 @@ TEST_CASE("the temperature divides the logits and an entropy that nobody asked f
       token_logprobs(logits, torch::tensor({1}, torch::kInt64), 2.0, Entropy::none, 0, single_rank());
   CHECK(result.logprobs[0].item<double>() == doctest::Approx(std::log(0.75)));
   CHECK_FALSE(result.entropy.defined());
-  CHECK_THROWS_AS(token_logprobs(logits, torch::tensor({1}, torch::kInt64), 0.0, Entropy::none, 0, single_rank()), Error);
+  CHECK_THROWS_AS(token_logprobs(logits, torch::tensor({1}, torch::kInt64), 0.0, Entropy::none, 0, single_rank()),
+                  Error);
 }
 
 TEST_CASE("the derivative of a token's log-prob is one-hot minus softmax") {
