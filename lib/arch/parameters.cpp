@@ -80,7 +80,7 @@ void cut_kv_heads(const Parameter& parameter, int tp_rank, int tp_size, Shard& s
   const int64_t heads = parameter.full.shape[0] / parameter.rows_per_head;
   if (heads % tp_size == 0) return cut_evenly(parameter, tp_rank, tp_size, shard);
   VIME_CHECK(tp_size % heads == 0, parameter.full.name + " is shared by " + std::to_string(tp_size) + " ranks");
-  const int sharers = static_cast<int>(tp_size / heads);
+  const int sharers = sharers_of(parameter, tp_size);
   shard.begin = tp_rank / sharers * parameter.rows_per_head;
   shard.end = shard.begin + parameter.rows_per_head;
   shard.copy = tp_rank % sharers;
@@ -147,6 +147,12 @@ bool holds(const Stage& stage, const Parameter& parameter, const ModelConfig& co
       return stage.last();
   }
   return false;
+}
+
+int sharers_of(const Parameter& parameter, int tp_size) {
+  if (parameter.cut == Cut::replicated) return tp_size;
+  if (parameter.cut != Cut::kv_rows) return 1;
+  return static_cast<int>(std::max<int64_t>(1, tp_size / (parameter.full.shape[0] / parameter.rows_per_head)));
 }
 
 Shard shard_of(const Parameter& parameter, int tp_rank, int tp_size) {

@@ -63,6 +63,10 @@ struct Shard {
   bool owner() const { return copy == 0; }  // sums over shards count owners only
 };
 
+// How many neighbouring tensor-parallel ranks hold the same part: all where it is replicated, some where there are more
+// ranks than key/value heads, else 1.
+int sharers_of(const Parameter& parameter, int tp_size);
+
 // The size is one that the model can be cut into (parallel_sizes.hpp).
 Shard shard_of(const Parameter& parameter, int tp_rank, int tp_size);
 

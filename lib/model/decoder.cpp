@@ -84,6 +84,7 @@ struct Decoder::State {
   CollectivesPtr tp;
   arch::Stage stage;
   bool sequence_parallel;
+  std::byte* arena;
   arch::ArenaLayout layout;
   std::vector<Named> parameters;
   std::unordered_map<std::string, std::size_t> by_name;
@@ -96,12 +97,13 @@ struct Decoder::State {
   mutable Rotary rotary;
 };
 
-Decoder::State::State(arch::ModelConfig model, tensor::DType dtype, CollectivesPtr ranks, std::byte* arena,
+Decoder::State::State(arch::ModelConfig model, tensor::DType dtype, CollectivesPtr ranks, std::byte* memory,
                       const arch::Stage& part, bool split_rows)
     : config(std::move(model)),
       tp(std::move(ranks)),
       stage(part),
       sequence_parallel(split_rows && tp->size() > 1),
+      arena(memory),
       layout(arch::arena_layout(config, dtype, tp->rank(), tp->size(), stage)),
       rotary(config) {
   const auto options = torch::TensorOptions().dtype(scalar_type(dtype));
@@ -110,9 +112,9 @@ Decoder::State::State(arch::ModelConfig model, tensor::DType dtype, CollectivesP
     parameters.push_back(
         {entry.parameter.full.name, torch::from_blob(arena + entry.offset, entry.shard.shape, options)});
   }
-  if (tp->size() > config.num_key_value_heads) kv_sharers = static_cast<int>(tp->size() / config.num_key_value_heads);
   for (const arch::ArenaEntry& entry : layout.entries) {
     if (entry.parameter.cut == arch::Cut::vocab_rows) vocab_begin = entry.shard.begin;
+    if (entry.parameter.cut == arch::Cut::kv_rows) kv_sharers = arch::sharers_of(entry.parameter, tp->size());
   }
   const bool tied = config.tie_word_embeddings;
   embedding = named_if(stage.first() || (stage.last() && tied), "model.embed_tokens.weight");
@@ -169,7 +171,8 @@ torch::Tensor Decoder::State::embed(const torch::Tensor& ids) const {
   }
   if (tp->size() == 1) return torch::embedding(embedding, ids);
   const int64_t rows = embedding.size(0);
-  if (rows == 0) return leave(torch::zeros({ids.size(0), config.hidden_size}, embedding.options()));
+  // A part without rows adds nothing, but has to stay in the graph: the backward pass is collective.
+  if (rows == 0) return leave(torch::zeros({ids.size(0), config.hidden_size}, embedding.options()) + embedding.sum());
   const torch::Tensor local = ids - vocab_begin;
   const torch::Tensor foreign = (local < 0).logical_or_(local >= rows);
   const torch::Tensor mine =
@@ -253,6 +256,10 @@ int64_t Decoder::vocab_begin() const {
 
 const CollectivesPtr& Decoder::tensor_parallel() const {
   return state_->tp;
+}
+
+std::byte* Decoder::arena() const {
+  return state_->arena;
 }
 
 std::vector<Decoder::Named>& Decoder::parameters() {

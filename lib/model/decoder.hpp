@@ -57,6 +57,7 @@ class Decoder {
   torch::Tensor local_logits(const torch::Tensor& hidden, const torch::Tensor& selected) const;
   int64_t vocab_begin() const;  // on the first and the last stage
   const CollectivesPtr& tensor_parallel() const;
+  std::byte* arena() const;
 
   // Parameters as leaf tensors that alias the arena, under HF names, in checkpoint order. Local shards.
   struct Named {

@@ -18,18 +18,12 @@ torch::Tensor largest_of_ranks(const torch::Tensor& logits, const CollectivesPtr
   return mine;
 }
 
-torch::Tensor sum_of_ranks(const torch::Tensor& mine, const CollectivesPtr& ranks) {
-  const std::vector<torch::Tensor> parts = ranks->all_gather(mine.contiguous());
-  torch::Tensor sum = parts.front().clone();
-  for (std::size_t r = 1; r < parts.size(); ++r) sum.add_(parts[r]);
-  return sum;
-}
-
 // With p = softmax over the whole vocabulary: d logprob[t] / d logit[j] = (j == t) - p[j], and for the entropy
 // H = -sum p log p it is -p[j] (log p[j] + H).
 struct Logprobs : torch::autograd::Function<Logprobs> {
   static tensor_list forward(AutogradContext* context, const torch::Tensor& logits, const torch::Tensor& targets,
                              int64_t vocab_begin, const CollectivesPtr& ranks, bool with_entropy) {
+    context->set_materialize_grads(false);  // an entropy that is only a figure costs the backward pass nothing
     const torch::Tensor shifted = logits - largest_of_ranks(logits, ranks).unsqueeze(1);
     const torch::Tensor local = targets - vocab_begin;
     const torch::Tensor foreign = (local < 0).logical_or_(local >= logits.size(1));
@@ -39,7 +33,7 @@ struct Logprobs : torch::autograd::Function<Logprobs> {
     sums.push_back(logits.size(1) == 0 ? torch::zeros_like(sums[0])
                                        : shifted.gather(1, columns.unsqueeze(1)).squeeze(1).masked_fill(foreign, 0));
     if (with_entropy) sums.push_back((exponentials * shifted).sum(1));
-    const torch::Tensor whole = sum_of_ranks(torch::stack(sums), ranks);
+    const torch::Tensor whole = sum_in_order(ranks->all_gather(torch::stack(sums)));
     const torch::Tensor log_sum = whole[0].log();
     const torch::Tensor entropy = with_entropy ? log_sum - whole[2] / whole[0] : torch::Tensor();
     // log p, from which the backward pass has everything.

@@ -24,12 +24,10 @@ CollectivesPtr kept(AutogradContext* context) {
   return c10::static_intrusive_pointer_cast<Holder>(context->saved_data["tp"].toCapsule())->tp;
 }
 
-// Ranks begin..end-1 in rank order: the order, and with it every bit, is the same on all ranks and for all sizes.
-torch::Tensor sum_of(const torch::Tensor& mine, Collectives& tp, int begin, int end) {
-  const std::vector<torch::Tensor> parts = tp.all_gather(mine.contiguous());
-  torch::Tensor sum = parts[static_cast<std::size_t>(begin)].clone();
-  for (int r = begin + 1; r < end; ++r) sum.add_(parts[static_cast<std::size_t>(r)]);
-  return sum;
+// Over ranks begin..end-1.
+torch::Tensor sum_of(const torch::Tensor& mine, Collectives& ranks, int begin, int end) {
+  const std::vector<torch::Tensor> parts = ranks.all_gather(mine.contiguous());
+  return sum_in_order({parts.begin() + begin, parts.begin() + end});
 }
 
 struct SumOverRanks : torch::autograd::Function<SumOverRanks> {

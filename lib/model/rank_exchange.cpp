@@ -164,10 +164,14 @@ void RankLinks::exchange(const std::string& operation, const std::vector<Piece>&
   try {
     run_transfers(transfers);
   } catch (const Error& e) {
-    broken_ = operation + " #" + std::to_string(sequence_) + ": " + e.message();
-    for (UniqueFd& link : links_) link.reset();
+    leave(operation + " #" + std::to_string(sequence_) + ": " + e.message());
     fail(broken_);
   }
+}
+
+void RankLinks::leave(const std::string& reason) {
+  if (broken_.empty()) broken_ = reason;
+  for (UniqueFd& link : links_) link.reset();
 }
 
 }  // namespace vime::model

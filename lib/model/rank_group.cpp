@@ -21,19 +21,18 @@ uint64_t size_of(const torch::Tensor& tensor) {
   return static_cast<uint64_t>(tensor.nbytes());
 }
 
-// In rank order, on every rank the same bits.
-torch::Tensor sum_of(const std::vector<torch::Tensor>& parts) {
-  torch::Tensor sum = parts.front().clone();
-  for (std::size_t r = 1; r < parts.size(); ++r) sum.add_(parts[r]);
-  return sum;
-}
-
 void check_on_cpu(const torch::Tensor& tensor, const char* operation) {
   VIME_CHECK(tensor.device().is_cpu(),
              std::string(operation) + " takes CPU tensors, found one on " + tensor.device().str());
 }
 
 }  // namespace
+
+torch::Tensor sum_in_order(const std::vector<torch::Tensor>& parts) {
+  torch::Tensor sum = parts.front().clone();
+  for (std::size_t r = 1; r < parts.size(); ++r) sum.add_(parts[r]);
+  return sum;
+}
 
 RankGroup::RankGroup(Membership membership, std::unique_ptr<RankLinks> links)
     : membership_(std::move(membership)), links_(std::move(links)) {}
@@ -100,7 +99,7 @@ void RankGroup::all_reduce_sum(torch::Tensor& tensor) {
   if (!links_) return;
   const torch::NoGradGuard no_grad;
   if (size_of(tensor) < static_cast<uint64_t>(kSmallBytes)) {
-    tensor.detach().copy_(sum_of(all_gather(tensor)));
+    tensor.detach().copy_(sum_in_order(all_gather(tensor)));
     return;
   }
   // Summing in a copy keeps the tensor whole when a rank fails half-way.
@@ -134,7 +133,7 @@ torch::Tensor RankGroup::sum_part(const torch::Tensor& tensor) {
     in.push_back({mutable_bytes_of(received.back()), size_of(own), nullptr});
   }
   links_->exchange("sum_part", out, in);
-  return sum_of(received);
+  return sum_in_order(received);
 }
 
 void RankGroup::spread_parts(torch::Tensor& tensor) {
@@ -161,6 +160,14 @@ torch::Tensor RankGroup::reduce_scatter(const torch::Tensor& whole) {
   std::vector<int64_t> shape = whole.sizes().vec();
   shape[0] /= size();
   return sum_part(whole).view(shape);
+}
+
+void RankGroup::leave(const std::string& reason) {
+  if (links_) links_->leave(reason);
+}
+
+bool RankGroup::broken() const {
+  return links_ && links_->broken();
 }
 
 void RankGroup::exchange(const std::string& operation, const std::vector<RankLinks::Piece>& out,

@@ -16,6 +16,9 @@
 
 namespace vime::model {
 
+// parts[0] + parts[1] + ..., the order of every sum over ranks.
+torch::Tensor sum_in_order(const std::vector<torch::Tensor>& parts);
+
 class RankGroup {
  public:
   // Rank 0, and the other ranks; both return when all are linked.
@@ -49,6 +52,10 @@ class RankGroup {
   // out[r] to rank r, in[r] from rank r; both sides know the sizes. The own entries are not looked at.
   void exchange(const std::string& operation, const std::vector<RankLinks::Piece>& out,
                 const std::vector<RankLinks::Space>& in);
+
+  // For a rank that cannot go on: the others' waits end at once, and its own later calls fail with `reason`.
+  void leave(const std::string& reason);
+  bool broken() const;  // by a rank that left or did not come
 
   std::vector<std::string> all_gather_strings(const std::string& mine);        // in rank order, of any length
   std::vector<std::string> gather_strings(const std::string& mine, int root);  // empty on the other ranks

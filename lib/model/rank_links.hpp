@@ -63,6 +63,10 @@ class RankLinks {
   // Error{process_failed} names the group, the operation, this rank and the rank that was waited for or that had left.
   void exchange(const std::string& operation, const std::vector<Piece>& out, const std::vector<Space>& in);
 
+  // Closes the links, so that ranks that wait for this one learn of it at once. Later exchanges fail with `reason`.
+  void leave(const std::string& reason);
+  bool broken() const { return !broken_.empty(); }  // by a failure of an exchange, or left
+
  private:
   struct Transfer;
   void host_links(const MeetingPoint& point);

@@ -151,9 +151,10 @@ std::string batch_text(const ExperimentSpec& spec, const placement::Plan& plan) 
 
 std::string memory_text(const ExperimentSpec& spec, const ModelPlan& model) {
   const RankMemory rank = largest(model);
-  return "at most " + format_bytes(rank.total()) + " for a trainer rank (weights " + format_bytes(rank.weights_bytes) +
-         ", gradients " + format_bytes(rank.gradients_bytes) + ", state of " + spec.trainer.optimizer + " " +
-         format_bytes(rank.optimizer_bytes) + "), " + format_bytes(model.engine_bytes) +
+  return format_bytes(rank.total()) + " of model state for the largest trainer rank (weights " +
+         format_bytes(rank.weights_bytes) + ", gradients " + format_bytes(rank.gradients_bytes) + ", state of " +
+         spec.trainer.optimizer + " " + format_bytes(rank.optimizer_bytes) +
+         "; activations and buffers come on top), " + format_bytes(model.engine_bytes) +
          " of weights for an engine worker";
 }
 

@@ -45,13 +45,14 @@ class SafetensorsWriter {
   SafetensorsWriter(const SafetensorsWriter&) = delete;
   SafetensorsWriter& operator=(const SafetensorsWriter&) = delete;
 
-  void append(const std::byte* data, uint64_t bytes);  // the next bytes of the data
-  void finish();                                       // all tensors must be there
+  void append(const std::byte* tensor, uint64_t bytes);  // the next tensor, in the order of the data
+  void finish();                                         // all tensors must be there
 
  private:
   fs::path path_, aside_;
   UniqueFd fd_;
-  uint64_t missing_ = 0;  // bytes
+  std::vector<uint64_t> sizes_;  // in the order of the data
+  size_t next_ = 0;
 };
 
 // All at once.

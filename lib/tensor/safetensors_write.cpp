@@ -66,7 +66,7 @@ SafetensorsWriter::SafetensorsWriter(const fs::path& path, const std::vector<Ten
                                      const std::map<std::string, std::string>& metadata)
     : path_(path), aside_(path.string() + ".tmp-" + std::to_string(::getpid())) {
   const std::string header = header_text(tensors, metadata);
-  for (const TensorInfo& info : tensors) missing_ += info.bytes();
+  for (const std::size_t i : data_order(tensors)) sizes_.push_back(tensors[i].bytes());
   fd_ = UniqueFd(::open(aside_.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644));
   if (!fd_) throw_errno(ErrorKind::exhausted, "create " + aside_.string());
   unsigned char length[8];
@@ -84,14 +84,14 @@ SafetensorsWriter::~SafetensorsWriter() {
   if (fd_) ::unlink(aside_.c_str());
 }
 
-void SafetensorsWriter::append(const std::byte* data, uint64_t bytes) {
-  VIME_CHECK(bytes <= missing_, path_.string() + ": more data than the header names");
-  write_all(fd_.get(), data, bytes, aside_);
-  missing_ -= bytes;
+void SafetensorsWriter::append(const std::byte* tensor, uint64_t bytes) {
+  VIME_CHECK(next_ < sizes_.size() && bytes == sizes_[next_], path_.string() + ": tensors come in another order");
+  write_all(fd_.get(), tensor, bytes, aside_);
+  ++next_;
 }
 
 void SafetensorsWriter::finish() {
-  VIME_CHECK(missing_ == 0, path_.string() + ": " + std::to_string(missing_) + " bytes are missing");
+  VIME_CHECK(next_ == sizes_.size(), path_.string() + ": tensors are missing");
   if (::fsync(fd_.get()) != 0) throw_errno(ErrorKind::exhausted, "fsync " + aside_.string());
   if (::rename(aside_.c_str(), path_.c_str()) != 0) throw_errno(ErrorKind::exhausted, "rename to " + path_.string());
   fd_.reset();

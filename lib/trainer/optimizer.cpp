@@ -52,8 +52,7 @@ OptimizerType parse_optimizer_type(const std::string& name) {
 Optimizer::Optimizer(model::Decoder& decoder, const OptimizerOptions& options) : decoder_(decoder), options_(options) {
   const arch::ArenaLayout& layout = decoder.layout();
   const auto type = torch::TensorOptions().dtype(torch::kFloat32);
-  auto* arena = static_cast<std::byte*>(decoder.parameters().front().value.data_ptr()) - layout.entries.front().offset;
-  weights_ = torch::from_blob(arena, {floats(layout.total_bytes)}, type);
+  weights_ = torch::from_blob(decoder.arena(), {floats(layout.total_bytes)}, type);
   gradient_ = torch::zeros({floats(layout.total_bytes)}, type);
   for (size_t i = 0; i < layout.entries.size(); ++i) {
     torch::Tensor& value = decoder.parameters()[i].value;
@@ -65,13 +64,20 @@ Optimizer::Optimizer(model::Decoder& decoder, const OptimizerOptions& options) :
 }
 
 void Optimizer::share(std::shared_ptr<model::RankGroup> replicas, std::shared_ptr<model::RankGroup> world) {
-  VIME_CHECK(applied_ == 0, "the state is shared out before the first step");
+  VIME_CHECK(!exp_avg_.defined(), "the state is shared out before it is there");
   replicas_ = std::move(replicas);
   world_ = std::move(world);
   std::tie(begin_, end_) = model::RankGroup::part_of(elements(), replicas_->rank(), replicas_->size());
-  if (options_.type != OptimizerType::adam) return;
+}
+
+void Optimizer::make_moments() {
+  if (options_.type != OptimizerType::adam || exp_avg_.defined()) return;
   exp_avg_ = torch::zeros({end_ - begin_}, gradient_.options());
   exp_avg_sq_ = torch::zeros({end_ - begin_}, gradient_.options());
+}
+
+std::pair<int64_t, int64_t> Optimizer::own_part(const arch::ArenaEntry& entry) const {
+  return {std::max(floats(entry.offset), begin_), std::min(floats(entry.offset + entry.bytes), end_)};
 }
 
 // Of what this rank alone counts: its part of the buffer, and of it what no lower rank holds too.
@@ -79,8 +85,7 @@ double Optimizer::norm_of_sums() const {
   torch::Tensor square = torch::zeros({1}, torch::kFloat64);
   for (const arch::ArenaEntry& entry : decoder_.layout().entries) {
     if (!entry.shard.owner()) continue;
-    const int64_t from = std::max(floats(entry.offset), begin_);
-    const int64_t to = std::min(floats(entry.offset + entry.bytes), end_);
+    const auto [from, to] = own_part(entry);
     if (from < to) square += sums_.slice(0, from - begin_, to - begin_).to(torch::kFloat64).square().sum();
   }
   world_->all_reduce_sum(square);
@@ -91,7 +96,8 @@ Optimizer::Result Optimizer::step() {
   const torch::NoGradGuard no_grad;
   Result result;
   result.lr = options_.schedule.at(steps_++);
-  sums_ = replicas_->sum_part(gradient_);
+  make_moments();
+  sums_ = replicas_->size() == 1 ? gradient_ : replicas_->sum_part(gradient_);
   result.grad_norm = norm_of_sums();
   // Adam's moments never recover from a NaN, so a bad gradient must not reach them.
   if (!std::isfinite(result.grad_norm)) return result;
@@ -108,8 +114,7 @@ void Optimizer::decay(double lr) {
   if (options_.weight_decay == 0.0) return;
   for (const arch::ArenaEntry& entry : decoder_.layout().entries) {
     if (entry.parameter.full.shape.size() < 2) continue;
-    const int64_t from = std::max(floats(entry.offset), begin_);
-    const int64_t to = std::min(floats(entry.offset + entry.bytes), end_);
+    const auto [from, to] = own_part(entry);
     if (from < to) weights_.slice(0, from, to).mul_(1.0 - lr * options_.weight_decay);
   }
 }
@@ -147,7 +152,8 @@ std::vector<std::string> Optimizer::moment_names() const {
   return {};
 }
 
-torch::Tensor Optimizer::whole_moment(const std::string& name) const {
+torch::Tensor Optimizer::whole_moment(const std::string& name) {
+  make_moments();
   torch::Tensor whole = torch::empty_like(gradient_);
   own(whole).copy_(name == kExpAvg ? exp_avg_ : exp_avg_sq_);
   replicas_->spread_parts(whole);
@@ -159,12 +165,12 @@ std::map<std::string, std::string> Optimizer::counters() const {
 }
 
 void Optimizer::load(const tensor::SafetensorsFile& file) {
+  make_moments();
   for (const std::string& name : moment_names()) {
     torch::Tensor& moment = name == kExpAvg ? exp_avg_ : exp_avg_sq_;
     for (const arch::ArenaEntry& entry : decoder_.layout().entries) {
       const std::byte* whole = moment_in(file, name, entry.parameter);
-      const int64_t from = std::max(floats(entry.offset), begin_);
-      const int64_t to = std::min(floats(entry.offset + entry.bytes), end_);
+      const auto [from, to] = own_part(entry);
       if (from >= to) continue;
       torch::Tensor shard = torch::empty({floats(entry.bytes)}, gradient_.options());
       arch::copy_shard(whole, entry.parameter.full, entry.shard, static_cast<std::byte*>(shard.data_ptr()));

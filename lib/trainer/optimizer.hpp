@@ -10,10 +10,10 @@
 #include <map>
 #include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "algo/lr_schedule.hpp"
-#include "base/files.hpp"
 #include "model/decoder.hpp"
 #include "model/rank_group.hpp"
 #include "tensor/safetensors.hpp"
@@ -60,7 +60,7 @@ class Optimizer {
   // What a checkpoint holds of it besides counters: "exp_avg" and "exp_avg_sq", or nothing.
   std::vector<std::string> moment_names() const;
   // One of them whole, laid out as the arena. Collective over the replicas.
-  torch::Tensor whole_moment(const std::string& name) const;
+  torch::Tensor whole_moment(const std::string& name);
   std::map<std::string, std::string> counters() const;  // a checkpoint's metadata
   // Reads this rank's part of the moments, <moment>.<HF name> of whole tensors, and the counters. Error{refused} naming
   // file and tensor where it is not this model's.
@@ -69,6 +69,8 @@ class Optimizer {
  private:
   int64_t elements() const { return gradient_.numel(); }
   torch::Tensor own(const torch::Tensor& flat) const { return flat.slice(0, begin_, end_); }
+  void make_moments();  // when they are first needed: share() decides on their size
+  std::pair<int64_t, int64_t> own_part(const arch::ArenaEntry& entry) const;  // begin, end; empty where end <= begin
   double norm_of_sums() const;
   void decay(double lr);
   void update(double lr, double scale);
@@ -78,7 +80,7 @@ class Optimizer {
   std::shared_ptr<model::RankGroup> replicas_, world_;
   torch::Tensor weights_, gradient_;    // float32 [arena bytes / 4]
   int64_t begin_ = 0, end_ = 0;         // this rank's part of it
-  torch::Tensor sums_;                  // the part's gradients of all replicas
+  torch::Tensor sums_;                  // the part's gradients of all replicas; the gradient itself where there is one
   torch::Tensor exp_avg_, exp_avg_sq_;  // of the part; undefined with sgd
   int64_t steps_ = 0;
   int64_t applied_ = 0;  // the clock of the moments' bias corrections

@@ -41,6 +41,7 @@ placement::Slot TrainerRank::slot_of_push(const placement::Slot& slot) const {
 }
 
 PushFigures TrainerRank::push(int64_t version, const std::vector<PushTarget>& targets) {
+  VIME_CHECK(targets.size() == options_.plan.engines.size(), "one target for each engine of the plan");
   std::vector<std::unique_ptr<weights::EngineClient>> engines;
   for (const PushTarget& target : targets) {
     engines.push_back(std::make_unique<weights::EngineClient>(client_, target.address, options_.transfer_timeout));

@@ -10,15 +10,6 @@ torch::Tensor part_of(const torch::Tensor& gradient, const arch::ArenaEntry& ent
                          static_cast<int64_t>(entry.bytes / sizeof(float)));
 }
 
-// Neighbouring tensor-parallel ranks that hold the same part: 1 where each has its own.
-int sharers_of(const arch::ArenaEntry& entry, int tp_size) {
-  const arch::Parameter& parameter = entry.parameter;
-  if (parameter.cut == arch::Cut::replicated) return tp_size;
-  if (parameter.cut != arch::Cut::kv_rows) return 1;
-  const int64_t heads = parameter.full.shape[0] / parameter.rows_per_head;
-  return tp_size > heads ? static_cast<int>(tp_size / heads) : 1;
-}
-
 }  // namespace
 
 void sum_over_tensor_parallel_copies(torch::Tensor& gradient, const arch::ArenaLayout& layout, model::RankGroup& tp) {
@@ -26,7 +17,7 @@ void sum_over_tensor_parallel_copies(torch::Tensor& gradient, const arch::ArenaL
   std::vector<torch::Tensor> parts;
   std::vector<int> sharers;
   for (const arch::ArenaEntry& entry : layout.entries) {
-    const int count = sharers_of(entry, tp.size());
+    const int count = arch::sharers_of(entry.parameter, tp.size());
     if (count == 1) continue;
     parts.push_back(part_of(gradient, entry));
     sharers.push_back(count);

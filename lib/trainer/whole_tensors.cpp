@@ -36,33 +36,36 @@ std::vector<WholeTensors::Part> WholeTensors::parts_of(const weights::Bucket& bu
   return parts;
 }
 
-void WholeTensors::gather(const weights::Bucket& bucket, const std::byte* arena, std::byte* place) const {
+void WholeTensors::gather(const weights::Bucket& bucket, const std::byte* arena, std::byte* place) {
   gather_stage(bucket, arena, place);
   if (stages_->size() > 1) exchange_stages(bucket, place);
 }
 
 // Each tensor-parallel rank sends what it owns to the others; everybody puts the shards together.
-void WholeTensors::gather_stage(const weights::Bucket& bucket, const std::byte* arena, std::byte* place) const {
+void WholeTensors::gather_stage(const weights::Bucket& bucket, const std::byte* arena, std::byte* place) {
   std::vector<std::vector<Part>> parts;
-  std::vector<std::vector<std::byte>> bytes;
+  std::vector<uint64_t> ends;
+  uint64_t end = 0;
   for (int rank = 0; rank < tp_->size(); ++rank) {
     parts.push_back(parts_of(bucket, stages_->rank(), rank));
-    uint64_t size = 0;
-    for (const Part& part : parts.back()) size += part.entry->bytes;
-    bytes.emplace_back(size);
+    for (const Part& part : parts.back()) end += part.entry->bytes;
+    ends.push_back(end);
   }
-  std::byte* to = bytes[static_cast<size_t>(tp_->rank())].data();
-  for (const Part& part : parts[static_cast<size_t>(tp_->rank())]) {
+  scratch_.resize(std::max<size_t>(scratch_.size(), end));
+  const auto begin_of = [&](size_t rank) { return scratch_.data() + (rank == 0 ? 0 : ends[rank - 1]); };
+  const auto own = static_cast<size_t>(tp_->rank());
+  std::byte* to = begin_of(own);
+  for (const Part& part : parts[own]) {
     std::memcpy(to, arena + part.entry->offset, part.entry->bytes);
     to += part.entry->bytes;
   }
-  const std::vector<std::byte>& mine = bytes[static_cast<size_t>(tp_->rank())];
-  std::vector<RankLinks::Piece> out(bytes.size(), {mine.data(), mine.size()});
   std::vector<RankLinks::Space> in;
-  for (std::vector<std::byte>& theirs : bytes) in.push_back({theirs.data(), theirs.size(), nullptr});
-  tp_->exchange("shards", out, in);
   for (size_t rank = 0; rank < parts.size(); ++rank) {
-    const std::byte* from = bytes[rank].data();
+    in.push_back({begin_of(rank), ends[rank] - (rank == 0 ? 0 : ends[rank - 1]), nullptr});
+  }
+  tp_->exchange("shards", std::vector<RankLinks::Piece>(in.size(), {in[own].data, in[own].bytes}), in);
+  for (size_t rank = 0; rank < parts.size(); ++rank) {
+    const std::byte* from = begin_of(rank);
     for (const Part& part : parts[rank]) {
       arch::place_shard(from, part.entry->parameter.full, part.entry->shard, place + part.offset);
       from += part.entry->bytes;

@@ -24,7 +24,8 @@ class WholeTensors {
   const std::vector<tensor::TensorInfo>& tensors() const { return tensors_; }
   // Fills the bucket's tensors, each at its offset of `place`. arena: laid out as this rank's weights. The bucket's
   // tensors are consecutive in checkpoint order, and the same on all ranks.
-  void gather(const weights::Bucket& bucket, const std::byte* arena, std::byte* place) const;
+  void gather(const weights::Bucket& bucket, const std::byte* arena, std::byte* place);
+  uint64_t scratch_bytes() const { return scratch_.capacity(); }
 
  private:
   // Entries of a bucket that a stage owns, as the layout of one of its tensor-parallel ranks has them.
@@ -33,12 +34,13 @@ class WholeTensors {
     uint64_t offset = 0;  // of the whole tensor, in the bucket
   };
   std::vector<Part> parts_of(const weights::Bucket& bucket, int stage, int tp_rank) const;
-  void gather_stage(const weights::Bucket& bucket, const std::byte* arena, std::byte* place) const;
+  void gather_stage(const weights::Bucket& bucket, const std::byte* arena, std::byte* place);
   void exchange_stages(const weights::Bucket& bucket, std::byte* place) const;
 
   std::shared_ptr<model::RankGroup> tp_, stages_;
   std::vector<tensor::TensorInfo> tensors_;
   std::vector<std::vector<arch::ArenaLayout>> layouts_;  // [stage][tp rank]
+  std::vector<std::byte> scratch_;                       // the shards of a bucket, rank after rank
 };
 
 }  // namespace vime::trainer

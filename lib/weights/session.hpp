@@ -34,7 +34,7 @@ class PushSession {
     if (failed()) return;
     try {
       step();
-    } catch (const Error& error) {
+    } catch (const std::exception& error) {  // whatever it is: the owner's peers wait for it
       error_ = error.what();
     }
   }

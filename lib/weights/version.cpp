@@ -68,13 +68,13 @@ std::vector<std::string> checksum_problems(const std::map<std::string, uint64_t>
     for (const auto& [name, sum] : trainer) {
       const auto found = sums.find(name);
       if (found == sums.end()) {
-        differ.push_back(name + " is missing on the engine");
+        differ.push_back(name + ", which is missing");
       } else if (found->second != sum) {
-        differ.push_back(name + ": trainer " + hex(sum) + ", engine " + hex(found->second));
+        differ.push_back(name + ": expected " + hex(sum) + ", found " + hex(found->second));
       }
     }
     for (const auto& [name, sum] : sums) {
-      if (!trainer.contains(name)) differ.push_back(name + " is on the engine only");
+      if (!trainer.contains(name)) differ.push_back(name + ", which the trainer does not have");
     }
     if (!differ.empty()) {
       problems.push_back(engine + ": contents differ from the trainer's in " + std::to_string(differ.size()) + " of " +

@@ -42,8 +42,8 @@ struct EngineVersion {
 // right.
 std::vector<std::string> version_problems(int64_t expected, const std::vector<EngineVersion>& engines);
 
-// One sentence for each engine whose content differs from the trainer's: the first parameter that differs, and how many
-// do. Maps hold name -> checksum.
+// One sentence for each holder (an engine, another replica) whose content differs from the trainer's: the first
+// parameter that differs, and how many do. Maps hold name -> checksum.
 std::vector<std::string> checksum_problems(const std::map<std::string, uint64_t>& trainer,
                                            const std::map<std::string, std::map<std::string, uint64_t>>& engines);
 

@@ -80,9 +80,9 @@ TEST_CASE("a parameter that differs, is missing or is surplus on an engine is na
   const auto differs = checksum_problems(trainer, {{"engine 0", trainer}, {"engine 1", {{"a", 1}, {"b", 3}}}});
   REQUIRE(differs.size() == 1);
   CHECK(differs[0].find("engine 1") == 0);
-  CHECK(differs[0].find("first b: trainer 0000000000000002, engine 0000000000000003") != std::string::npos);
-  CHECK(checksum_problems(trainer, {{"engine 0", {{"a", 1}}}})[0].find("b is missing on the engine") !=
+  CHECK(differs[0].find("first b: expected 0000000000000002, found 0000000000000003") != std::string::npos);
+  CHECK(checksum_problems(trainer, {{"engine 0", {{"a", 1}}}})[0].find("first b, which is missing") !=
         std::string::npos);
-  CHECK(checksum_problems(trainer, {{"engine 0", {{"a", 1}, {"b", 2}, {"c", 0}}}})[0].find("c is on the engine only") !=
+  CHECK(checksum_problems(trainer, {{"engine 0", {{"a", 1}, {"b", 2}, {"c", 0}}}})[0].find("first c, which the trainer does not have") !=
         std::string::npos);
 }
