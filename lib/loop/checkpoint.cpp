@@ -73,6 +73,7 @@ void write_loop_state(const fs::path& folder, const std::string& run_id, const L
                      {"data_fingerprint", identity.data},
                      {"model", identity.model},
                      {"loss_type", identity.loss_type},
+                     {"optimizer", identity.optimizer},
                      {"start_fingerprint", identity.start},
                      {"files", files_of(folder)}};
   write_file_atomic(folder / kFile, json.dump(2) + "\n");
@@ -102,8 +103,11 @@ Checkpoint read_checkpoint(const fs::path& folder) {
   state.next_sample = json_int(json, "next_sample", where);
   state.next_group = json_int(json, "next_group", where);
   state.line = with_nonfinite(json_member(json, "line", where));
-  checkpoint.identity = {json_int(json, "seed", where), json_string(json, "data_fingerprint", where),
-                         json_member(json, "model", where), json_string(json, "loss_type", where),
+  checkpoint.identity = {json_int(json, "seed", where),
+                         json_string(json, "data_fingerprint", where),
+                         json_member(json, "model", where),
+                         json_string(json, "loss_type", where),
+                         json.value("optimizer", "adam"),  // checkpoints were written before there was another
                          json_string(json, "start_fingerprint", where)};
   return checkpoint;
 }
@@ -136,6 +140,11 @@ void require_same(const Checkpoint& checkpoint, const Identity& now) {
   }
   if (then.loss_type != now.loss_type) {
     refuse("its loss_type is " + then.loss_type + ", now it is " + now.loss_type, "begin a new run from its model");
+  }
+  if (then.optimizer != now.optimizer) {
+    refuse(
+        "its optimizer is " + then.optimizer + ", now it is " + now.optimizer + ", which knows no state of the other",
+        "set trainer.optimizer: " + then.optimizer + ", or begin a new run from its model");
   }
   if (then.start != now.start) {
     refuse("the weights that training began with, which are the reference model too, have changed",

@@ -32,6 +32,7 @@ struct Identity {
   std::string data;  // fingerprint of the prompts and their order
   Json model;        // config.json
   std::string loss_type;
+  std::string optimizer;
   std::string start;  // fingerprint of the weights that training began with, where they are the reference model too
   bool operator==(const Identity&) const = default;
 };

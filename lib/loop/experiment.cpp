@@ -67,8 +67,12 @@ void carry_along(const spec::ExperimentSpec& spec, const fs::path& folder) {
 
 Identity identity_of(const Prepared& prepared) {
   const spec::ExperimentSpec& spec = prepared.spec;
-  Identity identity{spec.seed, prepared.data_fingerprint, arch::config_json(prepared.config, "float32"),
-                    spec.algorithm.loss_type, ""};
+  Identity identity{spec.seed,
+                    prepared.data_fingerprint,
+                    arch::config_json(prepared.config, "float32"),
+                    spec.algorithm.loss_type,
+                    spec.trainer.optimizer,
+                    ""};
   if (spec.debug.load_rollout) identity.data = "rollouts of " + *spec.debug.load_rollout;
   if (spec.algorithm.kl_loss_coef != 0.0) {
     const std::optional<std::string>& folder = spec.model.ref_load ? spec.model.ref_load : spec.model.path;

@@ -2,12 +2,54 @@
 
 #include <future>
 #include <numeric>
+#include <optional>
 #include <utility>
 
 #include "base/error.hpp"
 #include "base/strings.hpp"
 
 namespace vime::loop {
+namespace {
+
+// The user's Ctrl-C is heeded again when this goes, however that comes about.
+class InterruptsLater {
+ public:
+  explicit InterruptsLater(fleet::Supervisor& supervisor)
+      : supervisor_(supervisor), before_(supervisor.heed_interrupts(false)) {}
+  ~InterruptsLater() { supervisor_.heed_interrupts(before_); }
+  InterruptsLater(const InterruptsLater&) = delete;
+  InterruptsLater& operator=(const InterruptsLater&) = delete;
+
+ private:
+  fleet::Supervisor& supervisor_;
+  bool before_;
+};
+
+// Why a rank did not do what it was told. depth: 0 for a cause of its own, more for what other ranks' failures bring
+// about.
+struct RankFailure {
+  Error error;
+  int depth = 0;
+};
+
+RankFailure failure_of(const http::Outcome& outcome, const std::string& what) {
+  if (!outcome.answered) {
+    return {Error(ErrorKind::process_failed, outcome.error,
+                  outcome.timed_out ? "trainer.timeout is how long a command may take" : ""),
+            2};
+  }
+  const Json body = Json::parse(outcome.reply.body, nullptr, false);
+  const Json error = body.is_object() ? body.value("error", Json()) : Json();
+  if (!error.is_object() || !error.contains("kind")) {
+    return {Error(ErrorKind::process_failed, what + ": " + http::status_text(outcome.reply)), 0};
+  }
+  const bool exhausted = error.value("kind", "") == kind_name(ErrorKind::exhausted);
+  return {Error(exhausted ? ErrorKind::exhausted : ErrorKind::process_failed, what + ": " + error.value("message", ""),
+                error.value("hint", "")),
+          error.value("bystander", false) ? 1 : 0};
+}
+
+}  // namespace
 
 TrainerGroup::TrainerGroup(http::Client& client, fleet::Supervisor& supervisor, std::vector<std::string> urls,
                            std::string token, std::chrono::milliseconds timeout)
@@ -43,25 +85,26 @@ std::vector<Json> TrainerGroup::call_ranks(const std::vector<int>& ranks, const 
     }
     return names;
   };
-  const bool heeded = supervisor_.heed_interrupts(false);
-  // The client's own deadline ends every request, so this one only guards against a client that forgot.
-  supervisor_.wait_until([&] { return unanswered().empty(); }, Deadline(timeout_ + milliseconds(5000)),
-                         "trainer ranks " + join(unanswered(), ", ") + ": " + path);
-  supervisor_.heed_interrupts(heeded);
+  {
+    const InterruptsLater later(supervisor_);
+    // The client's own deadline ends every request, so this one only guards against a client that forgot.
+    supervisor_.wait_until([&] { return unanswered().empty(); }, Deadline(timeout_ + milliseconds(5000)),
+                           "trainer ranks " + join(unanswered(), ", ") + ": " + path);
+  }
 
   std::vector<Json> answers;
+  std::optional<RankFailure> failure;
   for (size_t i = 0; i < replies.size(); ++i) {
     const std::string what = "trainer rank " + std::to_string(ranks[i]) + ": " + path;
     const http::Outcome outcome = replies[i].get();
-    if (!outcome.answered) {
-      supervisor_.explain(Error(ErrorKind::process_failed, outcome.error,
-                                outcome.timed_out ? "trainer.timeout is how long a command may take" : ""));
+    if (outcome.answered && outcome.reply.status == 200) {
+      answers.push_back(parse_json(outcome.reply.body, what));
+      continue;
     }
-    if (outcome.reply.status != 200) {
-      supervisor_.explain(Error(ErrorKind::process_failed, what + ": " + http::status_text(outcome.reply)));
-    }
-    answers.push_back(parse_json(outcome.reply.body, what));
+    RankFailure found = failure_of(outcome, what);
+    if (!failure || found.depth < failure->depth) failure.emplace(std::move(found));
   }
+  if (failure) supervisor_.explain(failure->error);
   return answers;
 }
 

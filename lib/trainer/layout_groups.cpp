@@ -1,10 +1,31 @@
 #include "trainer/layout_groups.hpp"
 
+#include <algorithm>
 #include <functional>
-#include <string>
 #include <utility>
 
 namespace vime::trainer {
+namespace {
+
+std::vector<model::RankGroup*> all_of(const LayoutGroups& groups) {
+  std::vector<model::RankGroup*> all;
+  for (const auto& group : {groups.world, groups.tp, groups.cp, groups.replicas, groups.stages, groups.previous,
+                            groups.next, groups.ends, groups.slot}) {
+    if (group) all.push_back(group.get());
+  }
+  return all;
+}
+
+}  // namespace
+
+void LayoutGroups::leave(const std::string& reason) const {
+  for (model::RankGroup* group : all_of(*this)) group->leave(reason);
+}
+
+bool LayoutGroups::broken() const {
+  const std::vector<model::RankGroup*> all = all_of(*this);
+  return std::any_of(all.begin(), all.end(), [](const model::RankGroup* group) { return group->broken(); });
+}
 
 LayoutGroups join_layout(std::shared_ptr<model::RankGroup> world, const placement::Plan& plan, bool tied_embeddings) {
   const placement::TrainerRank& own = plan.ranks[static_cast<size_t>(world->rank())];

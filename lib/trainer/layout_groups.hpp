@@ -3,9 +3,9 @@
 #pragma once
 
 #include <memory>
+#include <string>
 #include <vector>
 
-#include "arch/model_config.hpp"
 #include "model/rank_group.hpp"
 #include "placement/placement.hpp"
 #include "trainer/pipeline.hpp"
@@ -22,6 +22,12 @@ struct LayoutGroups {
   std::shared_ptr<model::RankGroup> stages;          // in the stages' order
   std::shared_ptr<model::RankGroup> previous, next;  // two ranks each; null at the ends
   std::shared_ptr<model::RankGroup> ends;  // first and last stage, which share tied embeddings; null elsewhere
+  std::shared_ptr<model::RankGroup> slot;  // of the engine that shares this rank's device; null without one
+
+  // A rank that cannot go on closes its groups, so that no other waits for it.
+  void leave(const std::string& reason) const;
+  // Whether a group failed because another rank left or did not come.
+  bool broken() const;
 
   Pipeline pipeline() const { return {previous, next, stages->size() - 1 - stages->rank()}; }
 };

@@ -103,8 +103,8 @@ void TrainerRank::setup(const std::string& meeting_host, uint16_t meeting_port) 
   for (const placement::Slot& slot : options_.plan.slots) {
     if (!options_.over_network[static_cast<size_t>(slot.engine)] && slot.contains(options_.rank)) own = slot;
   }
-  std::shared_ptr<model::RankGroup> group = join_slot(own);
-  if (own) slot_ = std::make_unique<RankSlotGroup>(*own, std::move(group));
+  groups_.slot = join_slot(own);
+  if (own) slot_ = std::make_unique<RankSlotGroup>(*own, groups_.slot);
   log::info("trainer", "rank " + std::to_string(options_.rank) + ": joined a world of " + std::to_string(size) +
                            (own ? " and the slot of engine " + std::to_string(own->engine) : ""));
 }

@@ -18,6 +18,7 @@
 #include "trainer/layout_groups.hpp"
 #include "trainer/optimizer.hpp"
 #include "trainer/policy_step.hpp"
+#include "trainer/rank_slot_group.hpp"
 #include "trainer/whole_tensors.hpp"
 #include "weights/network_push.hpp"
 #include "weights/session.hpp"
@@ -96,6 +97,9 @@ class TrainerRank {
   virtual PushFigures push(int64_t version, const std::vector<PushTarget>& targets);
   std::vector<PartSum> checksums() const;  // of all parameters that this rank holds. Not collective.
   std::string replica() const;             // "dp 0, cp 1": the ranks that hold the whole model once. Not collective.
+  // For a rank that cannot go on after an exception: the others' waits end at once. Not collective.
+  void leave(const std::string& reason) { groups_.leave(reason); }
+  bool left_by_others() const { return groups_.broken(); }
   // Writes <dir>/model (a Hugging Face directory) and <dir>/trainer (optimizer state, checksums): whole tensors, so
   // that any layout can go on from them. Rank 0 writes.
   void save(const std::string& dir);
@@ -121,7 +125,6 @@ class TrainerRank {
 
  private:
   class PlannedRanks;
-  class RankSlotGroup;
 
   std::unique_ptr<model::Decoder> make_decoder(std::byte* arena) const;
   void load_weights();
@@ -130,6 +133,8 @@ class TrainerRank {
   rollout::ScheduleOptions schedule_options(int64_t samples) const;
   StepFigures train_step(const BatchView& view, const rollout::StepSchedule& step, const FixedLogprobs& fixed);
   void write_dump(const std::string& folder, const std::vector<double>& before, const std::vector<double>& after);
+  bool writes_checkpoints() const { return place().dp_rank == 0 && place().cp_rank == 0; }  // rank 0 and its replica
+  bool has_reader() const;
   void send_buckets(std::optional<weights::SlotPush>& slot, weights::NetworkPush* network, PushFigures& figures);
   std::map<std::string, uint64_t> save_weights(const std::string& dir);
   std::map<std::string, uint64_t> save_moments(const std::string& dir);
@@ -150,20 +155,6 @@ class TrainerRank {
   http::Client client_;
   std::unique_ptr<weights::NetworkPush> network_push_;
   std::vector<std::byte> network_staging_;
-};
-
-// The ranks of this rank's slot. Never the trainer's tensor-parallel group, whose members may be others.
-class TrainerRank::RankSlotGroup final : public weights::SlotGroup {
- public:
-  RankSlotGroup(placement::Slot slot, std::shared_ptr<model::RankGroup> group)
-      : slot_(slot), group_(std::move(group)) {}
-  const placement::Slot& slot() const { return slot_; }
-  std::vector<std::string> gather(const std::string& mine) override { return group_->gather_strings(mine, 0); }
-  void barrier() override { group_->barrier(); }
-
- private:
-  placement::Slot slot_;
-  std::shared_ptr<model::RankGroup> group_;  // the leader is its rank 0
 };
 
 }  // namespace vime::trainer

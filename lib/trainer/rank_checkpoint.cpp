@@ -21,8 +21,8 @@ constexpr const char* kOptimizerFile = "optimizer.safetensors";
 constexpr const char* kChecksumFile = "checksums.json";
 
 // Gathers every tensor of an arena in checkpoint order, in buckets, and hands each to `take`. Collective.
-void for_each_whole(const WholeTensors& whole, const arch::ArenaLayout& layout, uint64_t buffer_bytes,
-                    const std::byte* arena, const std::function<void(const tensor::TensorView&)>& take) {
+void for_each_whole(WholeTensors& whole, const arch::ArenaLayout& layout, uint64_t buffer_bytes, const std::byte* arena,
+                    const std::function<void(const tensor::TensorView&)>& take) {
   if (!whole.needed()) {
     for (const arch::ArenaEntry& entry : layout.entries) take({entry.parameter.full, arena + entry.offset});
     return;
@@ -106,6 +106,7 @@ void TrainerRank::save(const std::string& dir) {
 
 std::map<std::string, uint64_t> TrainerRank::save_weights(const std::string& dir) {
   std::map<std::string, uint64_t> sums;
+  if (!writes_checkpoints()) return sums;
   std::optional<model::CheckpointWriter> writer;
   if (options_.rank == 0) writer.emplace(options_.config, tensor::DType::f32, fs::path(dir) / kModelFolder);
   for_each_whole(*whole_, decoder_->layout(), options_.buffer_bytes, arena_->data(),
@@ -134,6 +135,7 @@ std::map<std::string, uint64_t> TrainerRank::save_moments(const std::string& dir
   }
   for (const std::string& moment : optimizer_->moment_names()) {
     const torch::Tensor flat = optimizer_->whole_moment(moment);
+    if (!writes_checkpoints()) continue;
     for_each_whole(*whole_, decoder_->layout(), options_.buffer_bytes, static_cast<const std::byte*>(flat.data_ptr()),
                    [&](const tensor::TensorView& tensor) {
                      if (!writer) return;

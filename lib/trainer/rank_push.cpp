@@ -83,6 +83,22 @@ PushFigures TrainerRank::push(int64_t version, const std::vector<PushTarget>& ta
   return figures;
 }
 
+// Whether a rank of this replica has a slot, or sends over the network. The plan alone decides, so that all ranks of
+// the replica agree.
+bool TrainerRank::has_reader() const {
+  const auto over_network = [&](int engine) { return options_.over_network[static_cast<size_t>(engine)]; };
+  const bool any_network =
+      std::find(options_.over_network.begin(), options_.over_network.end(), true) != options_.over_network.end();
+  for (const placement::TrainerRank& rank : options_.plan.ranks) {
+    if (rank.dp_rank != place().dp_rank || rank.cp_rank != place().cp_rank) continue;
+    if (rank.rank == 0 && any_network) return true;
+    for (const placement::Slot& slot : options_.plan.slots) {
+      if (slot.contains(rank.rank) && !over_network(slot.engine)) return true;
+    }
+  }
+  return false;
+}
+
 // A rank whose arena holds whole tensors lets engines read from it; any other gathers each bucket into the staging
 // first, which all ranks do together, whether they have a slot or not.
 void TrainerRank::send_buckets(std::optional<weights::SlotPush>& slot, weights::NetworkPush* network,
@@ -90,6 +106,8 @@ void TrainerRank::send_buckets(std::optional<weights::SlotPush>& slot, weights::
   const std::vector<tensor::TensorInfo> tensors = pushed_tensors();
   const std::vector<weights::Bucket> buckets = weights::pack_buckets(tensors, options_.buffer_bytes);
   if (whole_->needed()) {
+    // A replica gathers for itself, and only where somebody reads.
+    if (!has_reader()) return;
     if (!staging_ || staging_->bytes() < largest(buckets)) {
       staging_ = std::make_unique<weights::SharedArena>(largest(buckets));
     }
@@ -98,7 +116,7 @@ void TrainerRank::send_buckets(std::optional<weights::SlotPush>& slot, weights::
       if (slot) slot->send(bucket, staging_->handle(), 0, staging_->bytes(), weights::Lifetime::bucket);
       if (network != nullptr) network->send(bucket, staging_->data());
     }
-    figures.extra_bytes = staging_->bytes();
+    figures.extra_bytes = staging_->bytes() + whole_->scratch_bytes();
     return;
   }
   const std::vector<weights::PlacedTensor> placed = placed_tensors(decoder_->layout(), tensors);

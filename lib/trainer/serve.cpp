@@ -7,6 +7,7 @@
 #include <deque>
 #include <functional>
 #include <mutex>
+#include <new>
 #include <utility>
 
 #include "base/deadline.hpp"
@@ -164,21 +165,56 @@ Json handle_save(TrainerRank& rank, const Json& body) {
   return Json::object();
 }
 
-void add_command(http::Server& server, CommandQueue& queue, TrainerRank& rank, const std::string& path,
-                 Json (*handle)(TrainerRank&, const Json&)) {
+// What a failed command is answered with. bystander: it failed because another rank did.
+http::Response failure_response(const Error& error, bool bystander) {
+  const Json body = {{"error",
+                      {{"message", error.message()},
+                       {"hint", error.hint()},
+                       {"kind", kind_name(error.kind())},
+                       {"bystander", bystander}}}};
+  return {500, body.dump(-1, ' ', false, Json::error_handler_t::replace)};
+}
+
+// Commands are collective: after one that failed here the ranks are out of step, so this rank leaves its groups and
+// takes no more.
+class Commands {
+ public:
+  explicit Commands(TrainerRank& rank) : rank_(rank) {}
+
+  void run(const std::string& path, const std::function<Json()>& command, const http::Responder& responder) {
+    const bool failed_before = !failure_.empty();
+    try {
+      if (failed_before) throw Error(ErrorKind::process_failed, "this rank failed before: " + failure_);
+      responder.respond({200, command().dump()});
+    } catch (const Error& error) {
+      fail(path, error, failed_before, responder);
+    } catch (const std::bad_alloc&) {
+      fail(path, Error(ErrorKind::exhausted, "there is no memory left"), failed_before, responder);
+    } catch (const std::exception& error) {  // LibTorch's own
+      fail(path, Error(ErrorKind::process_failed, error.what()), failed_before, responder);
+    }
+  }
+
+ private:
+  void fail(const std::string& path, const Error& error, bool failed_before, const http::Responder& responder) {
+    log::error("trainer", path + ": " + error.what());
+    responder.respond(failure_response(error, failed_before || rank_.left_by_others()));
+    failure_ = path + ": " + error.message();
+    rank_.leave(failure_);
+  }
+
+  TrainerRank& rank_;
+  std::string failure_;
+};
+
+void add_command(http::Server& server, CommandQueue& queue, Commands& commands, TrainerRank& rank,
+                 const std::string& path, Json (*handle)(TrainerRank&, const Json&)) {
   server.route("POST", path,
-               [&queue, &rank, path, handle](const http::ServerRequest& request, http::Responder responder) {
+               [&queue, &commands, &rank, path, handle](const http::ServerRequest& request, http::Responder responder) {
                  const Json body = parse_json(request.body, "body of " + path, ErrorKind::refused);
-                 queue.push([&rank, path, handle, body, responder] {
-                   try {
-                     responder.respond({200, handle(rank, body).dump()});
-                   } catch (const Error& error) {
-                     log::error("trainer", path + ": " + error.what());
-                     responder.respond(http::error_response(500, error.what()));
-                   } catch (const std::exception& error) {  // LibTorch's own
-                     log::error("trainer", path + ": " + error.what());
-                     responder.respond(http::error_response(500, error.what()));
-                   }
+                 queue.push([&commands, &rank, path, handle, body, responder] {
+                   commands.run(
+                       path, [&] { return handle(rank, body); }, responder);
                  });
                });
 }
@@ -201,17 +237,18 @@ int serve_trainer(const TrainerOptions& options, const MakeRank& make_rank) {
       make_rank ? make_rank(rank_options(options)) : std::make_unique<TrainerRank>(rank_options(options));
   TrainerRank& rank = *made;
   CommandQueue queue;
+  Commands commands(rank);
   http::ServerOptions server_options;
   server_options.token = options.token;
   http::Server server(server_options);
   server.route("GET", "/health", [](const http::ServerRequest&, http::Responder responder) {
     responder.respond({200, ""});
   });
-  add_command(server, queue, rank, "/setup", handle_setup);
-  add_command(server, queue, rank, "/train", handle_train);
-  add_command(server, queue, rank, "/push", handle_push);
-  add_command(server, queue, rank, "/save", handle_save);
-  add_command(server, queue, rank, "/checkpoint_bytes", handle_checkpoint_bytes);
+  add_command(server, queue, commands, rank, "/setup", handle_setup);
+  add_command(server, queue, commands, rank, "/train", handle_train);
+  add_command(server, queue, commands, rank, "/push", handle_push);
+  add_command(server, queue, commands, rank, "/save", handle_save);
+  add_command(server, queue, commands, rank, "/checkpoint_bytes", handle_checkpoint_bytes);
   server.start();
   proc::announce_ready({{"port", server.port()}, {"meeting_port", rank.meeting_port()}});
   while (!proc::interrupted()) {

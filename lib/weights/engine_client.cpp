@@ -57,7 +57,7 @@ void EngineClient::init_weight_transfer(const Json& init_info) {
 }
 
 void EngineClient::start_weight_update() {
-  post("/start_weight_update", Json::object(), timeout_);
+  check(send_start_weight_update().get());
 }
 
 void EngineClient::update_weights(const Json& update_info) {
@@ -70,6 +70,10 @@ void EngineClient::finish_weight_update(int64_t version) {
 
 std::future<http::Outcome> EngineClient::send_init_weight_transfer(const Json& init_info) {
   return client_.send(request("POST", "/init_weight_transfer_engine", {{"init_info", init_info}}, timeout_));
+}
+
+std::future<http::Outcome> EngineClient::send_start_weight_update() {
+  return client_.send(request("POST", "/start_weight_update", Json::object(), timeout_));
 }
 
 std::future<http::Outcome> EngineClient::send_update_weights(const Json& update_info) {

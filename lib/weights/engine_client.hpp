@@ -41,6 +41,7 @@ class EngineClient {
   void finish_weight_update(int64_t version);
   // The same, not waited for: a network transfer sends its bytes meanwhile.
   std::future<http::Outcome> send_init_weight_transfer(const Json& init_info);
+  std::future<http::Outcome> send_start_weight_update();
   std::future<http::Outcome> send_update_weights(const Json& update_info);
   // Throws what the outcome means.
   void check(const http::Outcome& outcome) const;

@@ -38,7 +38,13 @@ void NetworkPush::start(const std::vector<NetworkTarget>& targets, int64_t versi
     next_rank += target.workers;
   }
   init_members();
-  for (Member& member : members_) member.session.start();
+  // At once: several engines that hang cost the time of one.
+  for (Member& member : members_) {
+    if (!member.session.failed()) member.reply = member.session.engine().send_start_weight_update();
+  }
+  for (Member& member : members_) {
+    member.session.attempt([&] { member.session.engine().check(member.reply.get()); });
+  }
 }
 
 // All engines are asked at once, since each call blocks until that engine's workers have joined the channel.

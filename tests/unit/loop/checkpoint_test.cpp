@@ -11,7 +11,7 @@ using namespace vime::loop;
 
 namespace {
 
-const Identity kIdentity{7, "00ff", {{"vocab_size", 12}, {"hidden_size", 64}}, "policy_loss", "0a"};
+const Identity kIdentity{7, "00ff", {{"vocab_size", 12}, {"hidden_size", 64}}, "policy_loss", "adam", "0a"};
 
 LoopState some_state(int64_t step) {
   LoopState state;
@@ -102,6 +102,9 @@ TEST_CASE("a run goes on only with the seed, the data and the model that it bega
   now = kIdentity;
   now.data = "0100";
   CHECK(refusal(checkpoint, now).find("the training prompts or their order have changed") != std::string::npos);
+  now = kIdentity;
+  now.optimizer = "sgd";
+  CHECK(refusal(checkpoint, now).find("its optimizer is adam, now it is sgd") != std::string::npos);
   now = kIdentity;
   now.loss_type = "sft";
   CHECK(refusal(checkpoint, now).find("its loss_type is policy_loss, now it is sft") != std::string::npos);

@@ -33,16 +33,8 @@ RankOptions placed(const LayoutOfTest& layout, int engine_devices, Where where) 
   return options;
 }
 
-std::map<std::string, uint64_t> sums_of_one_rank() {
-  std::map<std::string, uint64_t> sums;
-  const TrainerRank rank(options_of({}, parallel_config(true)));
-  for (const PartSum& part : rank.checksums()) sums[part.name] = part.sum;
-  return sums;
-}
-
-// Two pushes into new engines, and what each engine then holds.
-void push_twice(const RankOptions& options, const std::map<std::string, uint64_t>& expected,
-                const MakeTestRank& make = {}) {
+// Two pushes into new engines, with a training step between them, and what each engine then holds.
+void push_twice(const RankOptions& options, const fs::path& batch) {
   std::vector<std::unique_ptr<weights::StoredEngine>> engines;
   for (const placement::Engine& engine : options.plan.engines) {
     std::vector<std::string> uuids;
@@ -53,18 +45,24 @@ void push_twice(const RankOptions& options, const std::map<std::string, uint64_t
   }
   std::mutex mutex;
   std::map<int, std::vector<std::string>> errors;
-  run_layout(
-      options,
-      [&](TrainerRank& rank) {
-        for (const int64_t version : {1, 2}) {
-          std::vector<PushTarget> targets;
-          for (const auto& engine : engines) targets.push_back({engine->client->address(), version == 1});
-          const PushFigures figures = rank.push(version, targets);
-          const std::lock_guard lock(mutex);
-          for (const weights::EngineResult& result : figures.results) errors[result.engine].push_back(result.error);
+  std::map<std::string, uint64_t> before, expected;  // of one replica
+  run_layout(options, [&](TrainerRank& rank) {
+    const std::string replica = rank.replica();
+    for (const int64_t version : {1, 2}) {
+      std::vector<PushTarget> targets;
+      for (const auto& engine : engines) targets.push_back({engine->client->address(), version == 1});
+      const PushFigures figures = rank.push(version, targets);
+      {
+        const std::lock_guard lock(mutex);
+        for (const weights::EngineResult& result : figures.results) errors[result.engine].push_back(result.error);
+        for (const PartSum& part : rank.checksums()) {
+          if (part.copy == 0 && replica == "dp 0, cp 0") (version == 1 ? before : expected)[part.name] += part.sum;
         }
-      },
-      make);
+      }
+      if (version == 1) rank.train(batch.string(), "");
+    }
+  });
+  CHECK(before != expected);
   for (size_t i = 0; i < engines.size(); ++i) {
     CAPTURE(i);
     CHECK(errors[static_cast<int>(i)] == std::vector<std::string>{"", ""});
@@ -81,7 +79,9 @@ void push_twice(const RankOptions& options, const std::map<std::string, uint64_t
 }  // namespace
 
 TEST_CASE("from every layout every engine gets every parameter once: colocated, on other devices, and some of each") {
-  const std::map<std::string, uint64_t> expected = sums_of_one_rank();
+  const TempDir folder;
+  const fs::path batch = folder.path() / "batch.safetensors";
+  rollout::write_train_batch(batch, parallel_batch());
   for (const LayoutOfTest& layout : std::vector<LayoutOfTest>{{1, 1, 1, 1},
                                                               {2, 1, 1, 1},
                                                               {4, 1, 1, 1},
@@ -97,7 +97,7 @@ TEST_CASE("from every layout every engine gets every parameter once: colocated, 
         CAPTURE(layout.name());
         CAPTURE(devices);
         CAPTURE(static_cast<int>(where));
-        push_twice(placed(layout, devices, where), expected);
+        push_twice(placed(layout, devices, where), batch);
       }
     }
   }

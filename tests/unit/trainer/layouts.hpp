@@ -27,8 +27,8 @@ struct LayoutOfTest {
 };
 
 // Eight heads over four key/value heads, five layers, an odd vocabulary: everything that a cut can get wrong.
-inline arch::ModelConfig parallel_config(bool tied) {
-  arch::ModelConfig config = arch::preset("tiny", 37);
+inline arch::ModelConfig parallel_config(bool tied, int64_t vocabulary = 37) {
+  arch::ModelConfig config = arch::preset("tiny", vocabulary);
   config.hidden_size = 32;
   config.intermediate_size = 48;
   config.num_hidden_layers = 5;
@@ -47,7 +47,7 @@ inline arch::ModelConfig parallel_config(bool tied) {
 }
 
 // Sixteen samples of 2 to 50 tokens, some with a masked token, one wholly masked, one without a response.
-inline rollout::TrainBatch parallel_batch() {
+inline rollout::TrainBatch parallel_batch(uint64_t vocabulary = 37) {
   rollout::TrainBatch batch;
   const int64_t prompts[] = {1, 2, 3, 5, 9, 14, 20, 4};
   const int64_t responses[] = {1, 3, 2, 0, 11, 7, 30, 5};
@@ -64,7 +64,8 @@ inline rollout::TrainBatch parallel_batch() {
     batch.rewards.push_back(0.0);
     batch.advantages.push_back(i % 3 == 0 ? 0.9 : -0.6);
     for (int64_t t = 0; t < prompt + response; ++t) {
-      batch.tokens.push_back(static_cast<int64_t>(mix_key(5, static_cast<uint64_t>(i), static_cast<uint64_t>(t)) % 37));
+      batch.tokens.push_back(
+          static_cast<int64_t>(mix_key(5, static_cast<uint64_t>(i), static_cast<uint64_t>(t)) % vocabulary));
     }
     for (int64_t t = 0; t < response; ++t) {
       batch.loss_mask.push_back(i == 5 || (i == 6 && t % 3 == 1) ? 0 : 1);

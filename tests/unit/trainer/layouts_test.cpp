@@ -5,6 +5,7 @@
 #include <cmath>
 #include <mutex>
 
+#include "base/deadline.hpp"
 #include "base/error.hpp"
 #include "layouts.hpp"
 
@@ -20,7 +21,8 @@ struct Trained {
 };
 
 Trained train(const RankOptions& options, const fs::path& folder) {
-  rollout::write_train_batch(folder / "batch.safetensors", parallel_batch());
+  rollout::write_train_batch(folder / "batch.safetensors",
+                             parallel_batch(static_cast<uint64_t>(options.config.vocab_size)));
   Trained trained;
   std::mutex mutex;
   run_layout(options, [&](TrainerRank& rank) {
@@ -45,6 +47,18 @@ double difference(const std::vector<double>& found, const std::vector<double>& e
   return apart / std::max(largest, 1e-6);
 }
 
+void hold_against(const Trained& found, const Trained& expected) {
+  // float32 sums in another order: 1e-7 a term, a few hundred terms a sum.
+  CHECK(found.loss == doctest::Approx(expected.loss).epsilon(1e-5));
+  CHECK(found.grad_norm == doctest::Approx(expected.grad_norm).epsilon(1e-5));
+  for (const auto& [name, values] : expected.dump) {
+    CAPTURE(name);
+    REQUIRE(found.dump.contains(name));
+    CHECK(difference(found.dump.at(name), values) < 1e-4);
+  }
+  CHECK(found.dump.size() == expected.dump.size());
+}
+
 std::vector<LayoutOfTest> layouts() {
   return {{2, 1, 1, 1}, {4, 1, 1, 1}, {8, 1, 1, 1}, {1, 2, 1, 1}, {1, 4, 1, 1}, {1, 1, 2, 1},
           {1, 1, 4, 1}, {1, 1, 8, 1}, {1, 1, 1, 2}, {1, 1, 1, 8}, {2, 2, 1, 1}, {2, 1, 2, 1},
@@ -63,15 +77,101 @@ TEST_CASE("every layout gives the gradients, log-probs, loss and weights of one 
       CAPTURE(tied);
       const TempDir folder;
       const Trained found = train(options_of(layout, config), folder.path());
-      // float32 sums in another order: 1e-7 a term, a few hundred terms a sum.
-      CHECK(found.loss == doctest::Approx(expected.loss).epsilon(1e-5));
-      CHECK(found.grad_norm == doctest::Approx(expected.grad_norm).epsilon(1e-5));
-      for (const auto& [name, values] : expected.dump) {
-        CAPTURE(name);
-        REQUIRE(found.dump.contains(name));
-        CHECK(difference(found.dump.at(name), values) < 1e-4);
-      }
-      CHECK(found.dump.size() == expected.dump.size());
+      hold_against(found, expected);
     }
   }
+}
+
+TEST_CASE("a tensor-parallel rank whose part of the vocabulary is empty takes part all the same") {
+  // 13 tokens in parts of 2: the eighth rank has none.
+  for (const bool tied : {true, false}) {
+    const arch::ModelConfig config = parallel_config(tied, 13);
+    const TempDir alone;
+    const Trained expected = train(options_of({}, config), alone.path());
+    for (const LayoutOfTest& layout : {LayoutOfTest{8, 1, 1, 1}, LayoutOfTest{8, 2, 1, 1}}) {
+      CAPTURE(layout.name());
+      CAPTURE(tied);
+      const TempDir folder;
+      hold_against(train(options_of(layout, config), folder.path()), expected);
+    }
+  }
+}
+
+TEST_CASE("several steps with GSPO, a reference model, weight decay, clipping and per-token means agree as well") {
+  const arch::ModelConfig config = parallel_config(true);
+  const auto weights_after = [&](const LayoutOfTest& layout, const fs::path& folder) {
+    RankOptions options = options_of(layout, config);
+    options.policy.loss.type = algo::PolicyLossType::gspo;
+    options.policy.loss.reducer = algo::Reducer::token_mean;
+    options.policy.loss.kl_type = algo::KlType::k3;
+    options.policy.loss.kl_loss_coef = 0.3;
+    options.optimizer.weight_decay = 0.1;
+    options.optimizer.clip_grad = 0.05;
+    options.with_reference = true;
+    options.global_batch_size = 8;  // two steps on each batch
+    rollout::write_train_batch(folder / "batch.safetensors", parallel_batch());
+    std::vector<double> losses(4, 0.0);
+    std::mutex mutex;
+    run_layout(options, [&](TrainerRank& rank) {
+      for (size_t rollout = 0; rollout < 2; ++rollout) {
+        const auto steps = rank.train((folder / "batch.safetensors").string(), "");
+        const std::lock_guard lock(mutex);
+        for (size_t i = 0; i < 2; ++i) losses.at(2 * rollout + i) += steps.at(i).policy.terms.loss;
+      }
+      rank.save((folder / "saved").string());
+    });
+    std::map<std::string, std::vector<double>> values = {{"losses", losses}};
+    const tensor::SafetensorsFile file(folder / "saved/model/model.safetensors");
+    for (const tensor::TensorView& view : file.tensors()) {
+      const auto* data = reinterpret_cast<const float*>(view.data);
+      values[view.info.name] = {data, data + tensor::element_count(view.info.shape)};
+    }
+    return values;
+  };
+  const TempDir alone;
+  const auto expected = weights_after({}, alone.path());
+  for (const LayoutOfTest& layout : std::vector<LayoutOfTest>{{2, 2, 2, 1}, {1, 2, 2, 2}, {1, 1, 4, 1}, {4, 1, 1, 2}}) {
+    CAPTURE(layout.name());
+    const TempDir folder;
+    const auto found = weights_after(layout, folder.path());
+    for (const auto& [name, values] : expected) {
+      CAPTURE(name);
+      CHECK(difference(found.at(name), values) < 1e-4);
+    }
+  }
+}
+
+TEST_CASE("a rank that fails ends the others' waits at once, and they know that it was not them") {
+  class Failing final : public TrainerRank {
+   public:
+    using TrainerRank::TrainerRank;
+
+   protected:
+    void complete_gradients() override {
+      if (place().rank == 1) throw Error(ErrorKind::exhausted, "planted: no memory");
+      TrainerRank::complete_gradients();
+    }
+  };
+  const TempDir folder;
+  rollout::write_train_batch(folder.path() / "batch.safetensors", parallel_batch());
+  std::mutex mutex;
+  std::vector<std::string> bystanders;
+  const auto begin = SteadyClock::now();
+  CHECK_THROWS_WITH_AS(run_layout(
+                           options_of({2, 2, 1, 1}, parallel_config(true)),
+                           [&](TrainerRank& rank) {
+                             try {
+                               rank.train((folder.path() / "batch.safetensors").string(), "");
+                             } catch (const Error& error) {
+                               const bool bystander = rank.left_by_others();
+                               rank.leave("failed");
+                               const std::lock_guard lock(mutex);
+                               if (bystander) bystanders.push_back(error.message());
+                               if (!bystander) throw;
+                             }
+                           },
+                           [](RankOptions options) { return std::make_unique<Failing>(std::move(options)); }),
+                       doctest::Contains("planted: no memory"), Error);
+  CHECK(bystanders.size() == 3);
+  CHECK(seconds_since(begin) < 30.0);  // and not the 120 s that the groups wait
 }
