@@ -94,6 +94,40 @@ TEST_CASE("engines on devices of their own end bit-identical to colocated ones")
   CHECK(read_file(folder.path() / "colocated/rollouts/rollout_000002.jsonl").size() > 10000);
 }
 
+TEST_CASE("a run in a layout pushes to engines on its devices and on others, and goes on under another layout") {
+  const TempDir folder;
+  const fs::path run_dir = folder.path() / "run";
+  const auto run = [&](std::vector<std::string> sets) {
+    std::vector<std::string> arguments = run_arguments(kQuickstart, run_dir, {"--ci-test"});
+    // Four trainer devices; engines 0 and 1 lie on them, 2 and 3 behind them.
+    sets.insert(sets.end(), {"placement.nodes=[8]", "placement.actor_num_gpus_per_node=4",
+                             "placement.rollout_num_gpus=8", "placement.rollout_num_gpus_per_engine=2",
+                             "eval.num_samples=16", "weight_sync.update_weight_buffer_size=64KiB"});
+    for (const std::string& set : sets) arguments.insert(arguments.end(), {"--set", set});
+    return arguments;
+  };
+  const Outcome first = run_program(
+      run({"rollout.num_rollout=2", "trainer.tensor_model_parallel_size=2", "trainer.pipeline_model_parallel_size=2"}),
+      kLong);
+  CAPTURE(first.err);
+  REQUIRE(first.status == 0);
+  std::vector<std::string> again = run({"rollout.num_rollout=4", "trainer.context_parallel_size=2"});
+  again.push_back("--resume");
+  const Outcome second = run_program(again, kLong);
+  CAPTURE(second.err);
+  REQUIRE(second.status == 0);
+  CHECK(contains(second.err, "trainer.tensor_model_parallel_size: 2 -> 1"));
+  const std::vector<Json> metrics = read_lines(run_dir / "metrics.jsonl");
+  REQUIRE(metrics.size() == 5);
+  for (size_t i = 0; i < metrics.size(); ++i) CHECK(metrics[i].at("weights/version") == i + 1);
+
+  // An optimizer of another kind knows nothing of the state that was saved: refused before anything starts.
+  again.insert(again.end(), {"--set", "trainer.optimizer=sgd", "--set", "rollout.num_rollout=5"});
+  const Outcome other = run_program(again, kLong);
+  CHECK(other.status == 2);
+  CHECK(contains(other.err, "its optimizer is adam, now it is sgd"));
+}
+
 TEST_CASE("planted.what only a self-check can see ends a run with status 3 under ci_test and is a warning otherwise") {
   struct Fault {
     const char* name;
