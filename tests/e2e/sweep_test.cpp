@@ -153,6 +153,24 @@ TEST_CASE("the plan of a sweep lists 66 legs at once and starts nothing, and wha
   const Outcome cuda = run_vime({"check-parallel", "sweep", "--device", "cuda"});
   CHECK(cuda.status == 2);
   CHECK(contains(cuda.err, "cuda"));
-  const Outcome layers = run_vime({"check-parallel", "sweep", "--pp", "8"});
+  const Outcome layers = run_vime({"check-parallel", "sweep", "--num-gpus", "8", "--pp", "8"});
   CHECK(layers.status == 2);
+  CHECK(contains(layers.err, "--pp 8: 5 layers cannot be cut into 8 pipeline stages"));
+  const Outcome shipped = run_vime({"check-parallel", "plan", VIME_SOURCE_DIR "/configs/quickstart.yaml"});
+  CHECK(shipped.status == 0);
+  CHECK(contains(shipped.out, "PP 4 (2 layers)"));
+  const Outcome own = run_vime({"check-parallel", "sweep", "--set", "trainer.lr=0.1"});
+  CHECK(own.status == 2);
+  CHECK(contains(own.err, "trainer.lr"));
+  for (const char* number : {"0", "-1", "1.5"}) {
+    const Outcome engines = run_vime({"check-parallel", "sweep", "--rollout-num-gpus-per-engine", number});
+    CHECK(engines.status == 2);
+    CHECK(contains(engines.err, "expected a number from 1 to 4096, found \"" + std::string(number) + "\""));
+  }
+  for (const char* file : {"", "/", "/dev/null", "/nowhere/out.json"}) {
+    const Outcome json = run_vime({"check-parallel", "sweep", "--json", file});
+    CHECK(json.status == 2);
+    CHECK(contains(json.err, "--json"));
+    CHECK(json.seconds < 5);
+  }
 }
