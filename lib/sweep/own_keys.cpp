@@ -10,6 +10,7 @@
 #include "base/strings.hpp"
 #include "spec/differences.hpp"
 #include "spec/keys.hpp"
+#include "spec/yaml_tree.hpp"
 
 namespace vime::sweep {
 namespace {
@@ -51,11 +52,25 @@ spec::ExperimentSpec with_another(spec::ExperimentSpec spec, const spec::Key& ke
   return spec;
 }
 
-// The key that an override names; null for a whole section.
-const spec::Key* key_of(const std::string& override_text) {
-  const std::vector<std::string> path = split(override_text.substr(0, override_text.find('=')), '.');
-  const spec::Section* section = path.size() == 2 ? spec::find_section(path.front()) : &spec::sections().front();
-  return section == nullptr ? nullptr : spec::find_key(*section, path.back());
+struct NamedKey {
+  std::string name;  // "trainer.lr"
+  const spec::Key* key = nullptr;
+};
+
+// What an override names, which the spec has read already: a key, or with "trainer={lr: 1}" those of a section.
+std::vector<NamedKey> keys_of(const std::string& override_text) {
+  const size_t equals = override_text.find('=');
+  const std::string name = override_text.substr(0, equals);
+  const std::vector<std::string> path = split(name, '.');
+  const spec::Section* section = spec::find_section(path.front());
+  if (path.size() == 2) return {{name, spec::find_key(*section, path.back())}};
+  if (section == nullptr) return {{name, spec::find_key(spec::sections().front(), name)}};
+  std::vector<NamedKey> keys;
+  for (const spec::YamlEntry& entry :
+       spec::parse_yaml(spec::make_source(name, override_text.substr(equals + 1), false)).entries) {
+    keys.push_back({name + "." + entry.key, spec::find_key(*section, entry.key)});
+  }
+  return keys;
 }
 
 }  // namespace
@@ -64,14 +79,13 @@ void require_effect(const std::vector<std::string>& overrides, const spec::Exper
                     const std::vector<Leg>& legs, const LegSettings& settings) {
   std::vector<std::string> without;
   for (const std::string& one : overrides) {
-    const spec::Key* key = key_of(one);
-    if (key == nullptr) continue;
-    const spec::ExperimentSpec changed = with_another(base, *key);
-    const bool matters = std::any_of(legs.begin(), legs.end(), [&](const Leg& leg) {
-      return !spec::differences(leg_spec(base, leg, settings), leg_spec(changed, leg, settings)).empty();
-    });
-    const std::string name = one.substr(0, one.find('='));
-    if (!matters && std::find(without.begin(), without.end(), name) == without.end()) without.push_back(name);
+    for (const auto& [name, key] : keys_of(one)) {
+      const spec::ExperimentSpec changed = with_another(base, *key);
+      const bool matters = std::any_of(legs.begin(), legs.end(), [&](const Leg& leg) {
+        return !spec::differences(leg_spec(base, leg, settings), leg_spec(changed, leg, settings)).empty();
+      });
+      if (!matters && std::find(without.begin(), without.end(), name) == without.end()) without.push_back(name);
+    }
   }
   if (without.empty()) return;
   throw Error(ErrorKind::refused,

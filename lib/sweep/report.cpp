@@ -52,16 +52,16 @@ std::string failure_lines(const LegResult& result) {
   return text;
 }
 
+std::string counted(size_t number, const std::string& noun) {
+  return std::to_string(number) + " " + noun + (number == 1 ? "" : "s");
+}
+
 // The rest stands below the leg's row.
 std::string first_line(const LegResult& result) {
   const std::string first = result.failures.empty() ? "" : result.failures.front();
   const size_t more = result.failures.empty() ? 0 : result.failures.size() - 1;
   return leg_name(result.leg) + ": " + first.substr(0, first.find('\n')) +
-         (more == 0 ? "" : " (and " + std::to_string(more) + " more)") + "\n";
-}
-
-std::string counted(size_t number, const std::string& noun) {
-  return std::to_string(number) + " " + noun + (number == 1 ? "" : "s");
+         (more == 0 ? "" : " (and " + counted(more, "more failure") + ")") + "\n";
 }
 
 std::string number_of(const std::vector<LegResult>& results, Status status) {

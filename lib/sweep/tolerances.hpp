@@ -20,8 +20,8 @@ Tolerances tolerances_for(const std::string& dtype);
 // How far a log-prob may be from the baseline's in a step whose largest |log-prob| of a response token is `largest`,
 // before or after the step. A log-prob is a logit less the logarithm of a sum over all of them, and a logit is rounded
 // relative to its own size, so a sharp model, which finds some tokens all but impossible, is wrong by more: float32
-// rounds numbers from 8 to 16 to 5e-7, numbers around 100 to 4e-6. A fixed 1e-5 is some twenty roundings of the first and
-// hardly three of the second. Up to 10, as of the built-in model and of any that is still random, the tolerance is
+// rounds numbers from 8 to 16 to 5e-7, numbers around 100 to 4e-6. A fixed 1e-5 is some twenty roundings of the first
+// and hardly three of the second. Up to 10, as of the built-in model and of any that is still random, the tolerance is
 // `logprob`; from there on it grows in proportion. A fault in a layout moves log-probs by a share of their size, of
 // which this is 1e-6.
 double logprob_tolerance(const Tolerances& tolerances, double largest);

@@ -174,3 +174,26 @@ TEST_CASE("the plan of a sweep lists 66 legs at once and starts nothing, and wha
     CHECK(json.seconds < 5);
   }
 }
+
+TEST_CASE("an old result is gone once a sweep has begun, and the new one says what was swept") {
+  const TempDir folder;
+  const fs::path file = folder.path() / "out.json";
+  write_file_atomic(file, "{\"status\": \"pass\"}");
+  Program program({vime_binary(), "check-parallel", "sweep", "--num-gpus", "2", "--set", "seed=7", "--json",
+                   file.string(), "--run-dir", (folder.path() / "run").string()});
+  const Deadline deadline(std::chrono::seconds(120));
+  while (fs::exists(file) && !deadline.passed()) std::this_thread::sleep_for(std::chrono::milliseconds(5));
+  CHECK_FALSE(fs::exists(file));
+  program.send_signal(SIGINT);
+  CHECK(program.wait(kLong).status == 130);
+  const Json result = read_json(file);
+  CHECK(result.at("status") == "interrupted");
+  CHECK(result.at("vime").is_string());
+  CHECK(result.at("started").get<std::string>().size() == 20);
+  CHECK(result.at("config") == "");
+  CHECK(result.at("set") == Json{"seed=7"});
+  CHECK(result.at("seed") == 7);
+  CHECK(result.at("rollout_num_gpus_per_engine") == 2);
+  CHECK(result.at("device") == "cpu");
+  CHECK(result.at("model") == "tiny-parallel");
+}

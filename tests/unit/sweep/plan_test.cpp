@@ -157,6 +157,7 @@ TEST_CASE("a key that the sweep sets itself is refused by name, whatever value i
   }
   CHECK(contains(refusal(request({"trainer.lr=1", "seed=3", "trainer.optimizer=sgd", "trainer.lr=2"})),
                  "--set trainer.lr, trainer.optimizer: the sweep sets these keys itself"));
+  CHECK(contains(refusal(request({"trainer={lr: 1, clip_grad: 2}"})), "--set trainer.lr: the sweep sets"));
   // Only legs with the per-token mean have moments.
   SweepRequest moments = request({"trainer.adam_beta1=0.8"});
   CHECK(refusal(moments) == "");

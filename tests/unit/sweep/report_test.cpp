@@ -125,7 +125,7 @@ TEST_CASE("the end of a sweep has one line of a failure that the leg's row has t
   leg.failures = {"engine 0 died:\nand said much", "step 1: gradient of w differs"};
   CHECK(contains(table_row(leg, {1, 1, 0.0}), "and said much"));
   const std::string text = closing(sweep_of({leg}));
-  CHECK(contains(text, "  tp 2 pp 2 cp 1 dp 2 (8 devices, token mean): engine 0 died: (and 1 more)\n"));
+  CHECK(contains(text, "  tp 2 pp 2 cp 1 dp 2 (8 devices, token mean): engine 0 died: (and 1 more failure)\n"));
   CHECK_FALSE(contains(text, "and said much"));
   CHECK_FALSE(contains(text, leg.logs));
 }
