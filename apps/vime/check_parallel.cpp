@@ -2,13 +2,13 @@
 #include <CLI/CLI.hpp>
 #include <cstdio>
 #include <memory>
+#include <optional>
 
 #include "base/error.hpp"
 #include "base/random.hpp"
 #include "commands.hpp"
 #include "loop/run_directory.hpp"
 #include "proc/process.hpp"
-#include "sweep/base_spec.hpp"
 #include "sweep/plan.hpp"
 #include "sweep/report.hpp"
 #include "sweep/sweep.hpp"
@@ -23,13 +23,15 @@ struct LegArguments {
   std::string pp = "1,2,4";
   std::string cp = "1,2,4,8";
   std::string only;
-  int gpus_per_engine = 2;
+  bool tp_given = false;
+  bool pp_given = false;
+  std::string gpus_per_engine = "2";
   std::string device = "cpu";
 };
 
 struct SweepArguments {
   LegArguments legs;
-  std::string json_path;
+  std::optional<std::string> json_path;
   std::string run_dir;
 };
 
@@ -39,19 +41,39 @@ struct PlanArguments {
 };
 
 void add_leg_arguments(CLI::App& command, LegArguments& arguments) {
-  add_spec_arguments(command, arguments.spec,
-                     "YAML experiment spec with the model, algorithm and trainer settings "
-                     "(without it: a small random model)");
+  add_spec_arguments(
+      command, arguments.spec,
+      "YAML experiment spec; its model, algorithm, seed, micro-batches and transport are used, the sweep "
+      "sets the rest itself (without CONFIG: a small random model)");
+  command.get_option("--set")->description(
+      "Change a key of the spec that the sweep does not set itself, for example algorithm.eps_clip=0.1 or seed=7; may "
+      "be "
+      "repeated");
   command.add_option("--num-gpus", arguments.num_gpus, "Numbers of devices (default 8,4,2)")->type_name("LIST");
-  command.add_option("--tp", arguments.tp, "Tensor-parallel sizes (default 1,2,4,8)")->type_name("LIST");
-  command.add_option("--pp", arguments.pp, "Pipeline-parallel sizes (default 1,2,4)")->type_name("LIST");
+  command
+      .add_option_function<std::string>(
+          "--tp",
+          [&arguments](const std::string& sizes) {
+            arguments.tp = sizes;
+            arguments.tp_given = true;
+          },
+          "Tensor-parallel sizes (default those of 1,2,4,8 that the model can be cut into)")
+      ->type_name("LIST");
+  command
+      .add_option_function<std::string>(
+          "--pp",
+          [&arguments](const std::string& sizes) {
+            arguments.pp = sizes;
+            arguments.pp_given = true;
+          },
+          "Pipeline-parallel sizes (default those of 1,2,4 that the model can be cut into)")
+      ->type_name("LIST");
   command.add_option("--cp", arguments.cp, "Context-parallel sizes (default 1,2,4,8)")->type_name("LIST");
   command
       .add_option("--only", arguments.only,
                   "The legs with these values alone, for example tp=2,pp=2; names: num_gpus, tp, pp, cp, dp, loss")
       ->type_name("NAME=VALUE,...");
   command.add_option("--rollout-num-gpus-per-engine", arguments.gpus_per_engine, "Devices of an engine (default 2)")
-      ->check(CLI::PositiveNumber)
       ->type_name("N");
   command.add_option("--device", arguments.device, "cpu: virtual devices of this machine")->type_name("cpu");
 }
@@ -65,8 +87,11 @@ sweep::SweepPlan plan_of(const LegArguments& arguments, const std::string& run_i
   request.sizes = {sweep::parse_sizes("--num-gpus", arguments.num_gpus), sweep::parse_sizes("--tp", arguments.tp),
                    sweep::parse_sizes("--pp", arguments.pp), sweep::parse_sizes("--cp", arguments.cp)};
   request.only = sweep::parse_only(arguments.only);
-  request.gpus_per_engine = arguments.gpus_per_engine;
-  request.base = sweep::base_spec(arguments.spec.config, arguments.spec.overrides);
+  request.tp_given = arguments.tp_given;
+  request.pp_given = arguments.pp_given;
+  request.gpus_per_engine = sweep::parse_count("--rollout-num-gpus-per-engine", arguments.gpus_per_engine);
+  request.config = arguments.spec.config;
+  request.overrides = arguments.spec.overrides;
   return sweep::plan_sweep(request, run_id);
 }
 
@@ -78,7 +103,8 @@ void print(const std::string& text) {
 int plan_command(const PlanArguments& arguments) {
   const sweep::SweepPlan plan = plan_of(arguments.legs, "");
   const int gpus = plan.settings.gpus_per_engine;
-  print(arguments.json ? sweep::plan_json(plan.legs, gpus).dump(2) + "\n" : sweep::plan_table(plan.legs, gpus));
+  print(arguments.json ? sweep::plan_json(plan.legs, gpus, plan.left_out).dump(2) + "\n"
+                       : sweep::left_out_line(plan.left_out) + sweep::plan_table(plan.legs, gpus));
   return 0;
 }
 
@@ -89,6 +115,7 @@ int sweep_command(const SweepArguments& arguments) {
   options.run_dir = options.keep ? fs::path(arguments.run_dir) : loop::default_run_dir("check-parallel");
   options.json_path = arguments.json_path;
   options.vime_binary = proc::own_binary();
+  options.vime_version = VIME_VERSION;
   options.print = print;
   proc::watch_interrupts();
   return sweep::exit_status(sweep::execute_sweep(plan, options));
@@ -98,7 +125,11 @@ void add_sweep(CLI::App& group, Action& chosen) {
   CLI::App* command = group.add_subcommand("sweep", "Run the legs; exit status 3 on any mismatch");
   const auto arguments = std::make_shared<SweepArguments>();
   add_leg_arguments(*command, arguments->legs);
-  command->add_option("--json", arguments->json_path, "Write the result to a file as JSON")->type_name("FILE");
+  command
+      ->add_option_function<std::string>(
+          "--json", [path = &arguments->json_path](const std::string& file) { *path = file; },
+          "Write the result to a file as JSON; an old file is removed when the sweep begins")
+      ->type_name("FILE");
   command
       ->add_option("--run-dir", arguments->run_dir,
                    "Keep every leg's folder here (without it: only failed legs' logs, in runs/check-parallel-<time>)")

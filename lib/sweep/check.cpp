@@ -13,6 +13,12 @@ const std::vector<std::string>& check_names() {
   return names;
 }
 
+bool is_further(const Check& one, const Check& other) {
+  if (std::isnan(other.error)) return false;
+  if (one.tolerance == other.tolerance) return !(one.error <= other.error);
+  return !(one.error * other.tolerance <= other.error * one.tolerance);
+}
+
 void merge_checks(std::vector<Check>& into, const std::vector<Check>& more) {
   for (const Check& check : more) {
     const auto found = std::find_if(into.begin(), into.end(), [&](const Check& c) { return c.name == check.name; });
@@ -20,8 +26,9 @@ void merge_checks(std::vector<Check>& into, const std::vector<Check>& more) {
       into.push_back(check);
       continue;
     }
-    if (!std::isnan(found->error) && !(check.error <= found->error)) {
+    if (is_further(check, *found)) {
       found->error = check.error;
+      found->tolerance = check.tolerance;
       found->where = check.where;
     }
     if (found->failure.empty()) found->failure = check.failure;

@@ -19,8 +19,12 @@ struct Check {
 // Every check that a leg must have gone through to pass, in the order of reports.
 const std::vector<std::string>& check_names();
 
-// Takes in the same checks of another step, engine or kind: the larger error stays (one that is not a number before
-// all others), and the failure that came first.
+// Whether `one` uses more of what it is allowed than `other`; what is allowed may differ between steps and legs. An
+// error that is not a number is further than any other.
+bool is_further(const Check& one, const Check& other);
+
+// Takes in the same checks of another step, engine or kind: the error that is further stays, with its tolerance, and
+// the failure that came first.
 void merge_checks(std::vector<Check>& into, const std::vector<Check>& more);
 
 // "1.3e-06"

@@ -39,7 +39,7 @@ void set_placement(spec::ExperimentSpec& spec, const Leg& leg, int gpus_per_engi
   spec.placement.actor_num_gpus_per_node = leg.num_gpus;
   spec.placement.rollout_num_gpus = leg.num_gpus;
   // The baseline has no engines, but a placement needs one that fits.
-  spec.placement.rollout_num_gpus_per_engine = leg.num_gpus == 1 ? 1 : gpus_per_engine;
+  spec.placement.rollout_num_gpus_per_engine = engine_devices(leg, gpus_per_engine);
   spec.trainer.tensor_model_parallel_size = leg.tp;
   spec.trainer.pipeline_model_parallel_size = leg.pp;
   spec.trainer.context_parallel_size = leg.cp;
@@ -62,9 +62,10 @@ void set_inputs(spec::ExperimentSpec& spec, const std::string& samples_folder) {
 
 void check_base(const spec::ExperimentSpec& base) {
   if (base.algorithm.loss_type == "sft") {
-    throw Error(ErrorKind::refused,
-                "algorithm.loss_type is sft: the sweep compares policy losses, on samples with advantages",
-                "--set algorithm.loss_type=policy_loss sweeps the same model");
+    throw Error(
+        ErrorKind::refused, "algorithm.loss_type is sft: the sweep compares policy losses, on samples with advantages",
+        "give a CONFIG with loss_type policy_loss; the sweep makes up prompts and rewards, so the same \"model\" "
+        "section is all that it needs to share");
   }
 }
 

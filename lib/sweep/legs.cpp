@@ -76,6 +76,13 @@ bool LegFilter::takes(const Leg& leg) const {
          takes_value(cp, leg.cp) && takes_value(dp, leg.dp) && (!loss || *loss == leg.loss);
 }
 
+int parse_count(const std::string& option, const std::string& text) {
+  const std::optional<int> count = parse_size(trim(text));
+  if (count) return *count;
+  throw Error(ErrorKind::refused,
+              option + ": expected a number from 1 to " + std::to_string(kMaxSize) + ", found \"" + text + "\"");
+}
+
 std::vector<int> parse_sizes(const std::string& option, const std::string& text) {
   std::vector<int> sizes;
   for (const std::string& part : split(text, ',')) {

@@ -40,6 +40,13 @@ struct LegFilter {
   bool takes(const Leg& leg) const;
 };
 
+// Devices of each of its engines: those asked for, or the only one.
+inline int engine_devices(const Leg& leg, int gpus_per_engine) {
+  return leg.num_gpus == 1 ? 1 : gpus_per_engine;
+}
+
+// "2". `option` names it in errors: Error{refused} for what is no number of at least 1.
+int parse_count(const std::string& option, const std::string& text);
 // "8,4,2". `option` names it in errors: Error{refused} for what is no list of different numbers of at least 1.
 std::vector<int> parse_sizes(const std::string& option, const std::string& text);
 // "tp=2,pp=2,loss=token_mean"; "" takes every leg. Error{refused} for an unknown or doubled name and a bad value.

@@ -2,10 +2,14 @@
 
 #include <algorithm>
 
+#include "arch/parallel_sizes.hpp"
 #include "base/error.hpp"
+#include "base/strings.hpp"
 #include "spec/load.hpp"
 #include "spec/placement_request.hpp"
 #include "spec/print.hpp"
+#include "sweep/base_spec.hpp"
+#include "sweep/own_keys.hpp"
 #include "sweep/samples.hpp"
 
 namespace vime::sweep {
@@ -14,14 +18,26 @@ namespace {
 // Any folder that exists: the one with the samples is made later.
 constexpr const char* kSomeFolder = "/";
 
+constexpr const char* kLegSpec = "a leg's spec";
+
+// Errors of a spec begin with a place in its text. Nobody sees that of a leg's.
+std::string without_places(const std::string& text) {
+  std::vector<std::string> lines;
+  for (const std::string& line : split(text, '\n')) {
+    const size_t sentence = line.rfind(kLegSpec, 0) == 0 ? line.find(": ") : std::string::npos;
+    lines.push_back(sentence == std::string::npos ? line : line.substr(sentence + 2));
+  }
+  return join(lines, "\n");
+}
+
 // Trainer ranks read the leg's spec back from its file, and so it passes the checks of every spec or is refused here.
 std::string refusal_of(const SweepPlan& plan, const Leg& leg) {
   LegSettings settings = plan.settings;
   settings.samples_folder = kSomeFolder;
   try {
-    spec::parse(spec::to_yaml(leg_spec(plan.base, leg, settings)), "its spec");
+    spec::parse(spec::to_yaml(leg_spec(plan.base, leg, settings)), kLegSpec);
   } catch (const Error& error) {
-    return error.what();
+    return without_places(error.what());
   }
   return "";
 }
@@ -41,6 +57,71 @@ void require_all_legs(const SweepPlan& plan) {
               "leave them out by --num-gpus, --tp, --pp, --cp or --rollout-num-gpus-per-engine");
 }
 
+// Takes sizes that the model cannot be cut into out of the list. A fault begins with what there is too little of ("2
+// layers cannot be ..."), which is what is said of them. Those too large for every number of devices have no leg
+// anyway.
+void leave_out(std::vector<int>& sizes, const char* dimension, const LegSizes& all, const arch::ModelConfig& config,
+               std::string (*fault)(const arch::ModelConfig&, int64_t), std::vector<std::string>& left_out) {
+  std::erase_if(sizes, [&](int size) {
+    const std::string reason = fault(config, size);
+    const bool has_legs = std::any_of(all.num_gpus.begin(), all.num_gpus.end(), [&](int n) { return n % size == 0; });
+    if (!reason.empty() && has_legs) {
+      left_out.push_back(dimension + (" " + std::to_string(size)) + " (" + reason.substr(0, reason.find(" cannot")) +
+                         ")");
+    }
+    return !reason.empty();
+  });
+}
+
+LegSizes possible_sizes(const SweepRequest& request, const arch::ModelConfig& config,
+                        std::vector<std::string>& left_out) {
+  LegSizes sizes = request.sizes;
+  if (!request.tp_given) leave_out(sizes.tp, "TP", sizes, config, arch::tensor_parallel_fault, left_out);
+  if (!request.pp_given) leave_out(sizes.pp, "PP", sizes, config, arch::pipeline_parallel_fault, left_out);
+  return sizes;
+}
+
+// Says what is wrong in the sweep's own options, with what is possible.
+template <typename Require>
+void require_of_option(const std::string& option, int size, const Require& require) {
+  try {
+    require();
+  } catch (const Error& error) {
+    throw error.within(option + " " + std::to_string(size));
+  }
+}
+
+void require_cuts(const SweepPlan& plan, const arch::ModelConfig& config) {
+  for (const Leg& leg : plan.legs) {
+    require_of_option("--tp", leg.tp, [&] { arch::require_tensor_parallel(config, leg.tp); });
+    require_of_option("--pp", leg.pp, [&] { arch::require_pipeline_parallel(config, leg.pp); });
+    const int devices = engine_devices(leg, plan.settings.gpus_per_engine);
+    require_of_option("--rollout-num-gpus-per-engine", devices,
+                      [&] { arch::require_tensor_parallel(config, devices); });
+  }
+}
+
+void require_whole_engines(const SweepPlan& plan) {
+  const int devices = plan.settings.gpus_per_engine;
+  std::vector<std::string> uneven;
+  for (const Leg& leg : plan.legs) {
+    const std::string number = std::to_string(leg.num_gpus);
+    const bool fits = leg.num_gpus % engine_devices(leg, devices) == 0;
+    if (!fits && std::find(uneven.begin(), uneven.end(), number) == uneven.end()) uneven.push_back(number);
+  }
+  if (uneven.empty()) return;
+  throw Error(ErrorKind::refused,
+              join(uneven, " and ") + " devices cannot be shared by engines of " + std::to_string(devices),
+              "use --rollout-num-gpus-per-engine 1 or other --num-gpus");
+}
+
+// The base spec for a single process; what all legs have in common is read and checked by it.
+loop::Prepared prepare_base(const SweepPlan& plan, const std::string& run_id) {
+  LegSettings settings = plan.settings;
+  settings.samples_folder = kSomeFolder;
+  return loop::prepare(leg_spec(plan.base, baseline_leg(Loss::sample_mean), settings), run_id);
+}
+
 }  // namespace
 
 std::vector<Loss> losses_of(const std::vector<Leg>& legs) {
@@ -52,16 +133,20 @@ std::vector<Loss> losses_of(const std::vector<Leg>& legs) {
 }
 
 SweepPlan plan_sweep(const SweepRequest& request, const std::string& run_id) {
-  check_base(request.base);
   SweepPlan plan;
-  plan.base = request.base;
-  plan.legs = make_legs(request.sizes, request.only);
+  plan.config = request.config;
+  plan.overrides = request.overrides;
+  plan.base = base_spec(request.config, request.overrides);
+  check_base(plan.base);
+  plan.prepared = prepare_base(plan, run_id);
+  const arch::ModelConfig& config = plan.prepared.config;
+  plan.legs = make_legs(possible_sizes(request, config, plan.left_out), request.only);
   plan.settings.gpus_per_engine = request.gpus_per_engine;
   plan.settings.samples = sample_count(plan.legs);
+  require_effect(request.overrides, plan.base, plan.legs, plan.settings);
+  require_whole_engines(plan);
+  require_cuts(plan, config);
   require_all_legs(plan);
-  LegSettings settings = plan.settings;
-  settings.samples_folder = kSomeFolder;
-  plan.prepared = loop::prepare(leg_spec(plan.base, baseline_leg(plan.legs.front().loss), settings), run_id);
   return plan;
 }
 

@@ -12,17 +12,24 @@
 namespace vime::sweep {
 
 struct SweepRequest {
-  spec::ExperimentSpec base;
+  std::string config;                  // "": the built-in spec
+  std::vector<std::string> overrides;  // of --set
   LegSizes sizes;
+  // Sizes that the user has asked for are refused where the model cannot be cut so; the usual ones are left out.
+  bool tp_given = false;
+  bool pp_given = false;
   LegFilter only;
   int gpus_per_engine = 2;
 };
 
 struct SweepPlan {
+  std::string config;
+  std::vector<std::string> overrides;
   spec::ExperimentSpec base;
   std::vector<Leg> legs;
-  LegSettings settings;     // without a samples folder
-  loop::Prepared prepared;  // of the baseline; what legs have in common is read once
+  std::vector<std::string> left_out;  // "PP 4 (2 layers)": usual sizes that the model cannot be cut into
+  LegSettings settings;               // without a samples folder
+  loop::Prepared prepared;            // of the baseline; what legs have in common is read once
 };
 
 // Error{refused} for whatever no leg can work with, for a model that some of the legs cannot cut, and for engines that

@@ -10,18 +10,21 @@
 namespace vime::sweep {
 namespace {
 
-const char* const kReadOn = "docs/parallelism.md says how to find the cause";
+const char* const kReadOn =
+    "docs/parallelism.md says how to find the cause; --only tp=2,pp=2 and the like reruns some legs, --run-dir DIR "
+    "keeps "
+    "the dumps of those that fail";
 
-// The figures of the table: what a leg is mainly read by.
-struct Column {
-  const char* title;
-  const char* check;
-};
-constexpr Column kColumns[] = {{"grad norm", "grad_norm"}, {"gradients", "gradients"}, {"log-probs", "logprobs"},
-                               {"loss", "loss"},           {"weights", "weights"},     {"engines", "engine_logprobs"}};
+// The figures of the table, by the names of their checks: what a leg is mainly read by.
+constexpr const char* kColumns[] = {"grad_norm", "gradients", "logprobs", "loss", "weights", "engine_logprobs"};
 
 std::string padded(const std::string& text, size_t width) {
   return text + std::string(text.size() < width ? width - text.size() : 1, ' ');
+}
+
+// Room for the name and for "1.3e-06!".
+size_t column_width(const std::string& name) {
+  return std::max<size_t>(name.size(), 9) + 2;
 }
 
 std::string layout_text(const Leg& leg) {
@@ -53,9 +56,23 @@ std::string counted(size_t number, const std::string& noun) {
   return std::to_string(number) + " " + noun + (number == 1 ? "" : "s");
 }
 
-size_t count(const SweepResult& result, Status status) {
-  return static_cast<size_t>(std::count_if(result.legs.begin(), result.legs.end(),
-                                           [&](const LegResult& leg) { return leg.status == status; }));
+// The rest stands below the leg's row.
+std::string first_line(const LegResult& result) {
+  const std::string first = result.failures.empty() ? "" : result.failures.front();
+  const size_t more = result.failures.empty() ? 0 : result.failures.size() - 1;
+  return leg_name(result.leg) + ": " + first.substr(0, first.find('\n')) +
+         (more == 0 ? "" : " (and " + counted(more, "more failure") + ")") + "\n";
+}
+
+std::string number_of(const std::vector<LegResult>& results, Status status) {
+  return std::to_string(
+      std::count_if(results.begin(), results.end(), [&](const LegResult& one) { return one.status == status; }));
+}
+
+// "; 1 of 2 baselines failed"
+std::string baselines_text(const SweepResult& result) {
+  const std::string failed = number_of(result.baselines, Status::fail);
+  return failed == "0" ? "" : "; " + failed + " of " + counted(result.baselines.size(), "baseline") + " failed";
 }
 
 // "gradients 3.1e-06 of 0.0001 (tp 2 ...: step 1, ...)" for each check, over all legs.
@@ -66,7 +83,7 @@ std::string closest_text(const SweepResult& result) {
     for (const LegResult& leg : result.legs) {
       const Check* check = find_check(leg, name);
       if (check == nullptr) continue;
-      if (worst == nullptr || check->error > find_check(*worst, name)->error) worst = &leg;
+      if (worst == nullptr || is_further(*check, *find_check(*worst, name))) worst = &leg;
     }
     if (worst == nullptr) continue;
     const Check& check = *find_check(*worst, name);
@@ -106,30 +123,34 @@ std::string plan_table(const std::vector<Leg>& legs, int gpus_per_engine) {
     losses.insert(legs[i].loss);
     char row[32];
     std::snprintf(row, sizeof row, "%5zu  ", i + 1);
-    const int engines = legs[i].num_gpus / gpus_per_engine;
-    text += row + layout_text(legs[i]) + padded(std::to_string(legs[i].num_gpus), 15) + std::to_string(engines) +
-            " x " + counted(static_cast<size_t>(gpus_per_engine), "device") + "\n";
+    const int devices = engine_devices(legs[i], gpus_per_engine);
+    text += row + layout_text(legs[i]) + padded(std::to_string(legs[i].num_gpus), 15) +
+            std::to_string(legs[i].num_gpus / devices) + " x " + counted(static_cast<size_t>(devices), "device") + "\n";
   }
   return text + counted(legs.size(), "leg") + ", and " + counted(losses.size(), "baseline") +
          " of a single process without engines\n";
 }
 
-Json plan_json(const std::vector<Leg>& legs, int gpus_per_engine) {
+Json plan_json(const std::vector<Leg>& legs, int gpus_per_engine, const std::vector<std::string>& left_out) {
   Json rows = Json::array();
   std::set<Loss> losses;
   for (const Leg& leg : legs) {
     losses.insert(leg.loss);
     rows.push_back(leg_json(leg));
-    rows.back()["engines"] = leg.num_gpus / gpus_per_engine;
+    rows.back()["engines"] = leg.num_gpus / engine_devices(leg, gpus_per_engine);
   }
   Json baselines = Json::array();
   for (const Loss loss : losses) baselines.push_back(loss_name(loss));
-  return {{"legs", rows}, {"baselines", baselines}};
+  return {{"legs", rows}, {"baselines", baselines}, {"left_out", left_out}};
+}
+
+std::string left_out_line(const std::vector<std::string>& left_out) {
+  return left_out.empty() ? "" : "left out: " + join(left_out, ", ") + "\n";
 }
 
 std::string table_head() {
   std::string line = "    leg  gpus  tp  pp  cp  dp  loss         status   ";
-  for (const Column& column : kColumns) line += padded(column.title, 11);
+  for (const char* column : kColumns) line += padded(column, column_width(column));
   return without_trailing_blanks(line + padded("time", 10) + "left");
 }
 
@@ -137,9 +158,10 @@ std::string table_row(const LegResult& result, const Progress& progress) {
   char place[32];
   std::snprintf(place, sizeof place, "%3zu/%-3zu  ", progress.done, progress.all);
   std::string line = place + layout_text(result.leg) + padded(status_name(result.status), 9);
-  for (const Column& column : kColumns) {
-    const Check* check = find_check(result, column.check);
-    line += padded(check == nullptr ? "-" : error_text(check->error) + (check->passed() ? "" : "!"), 11);
+  for (const char* column : kColumns) {
+    const Check* check = find_check(result, column);
+    line +=
+        padded(check == nullptr ? "-" : error_text(check->error) + (check->passed() ? "" : "!"), column_width(column));
   }
   line += padded(format_seconds(result.seconds), 10);
   if (progress.done < progress.all) line += format_seconds(progress.seconds_left);
@@ -147,35 +169,30 @@ std::string table_row(const LegResult& result, const Progress& progress) {
 }
 
 std::string baseline_row(const LegResult& result) {
-  const std::string line = "baseline " + layout_text(result.leg) + padded(status_name(result.status), 9) +
-                           padded("", 66) + format_seconds(result.seconds);
-  return without_trailing_blanks(line) + (result.status == Status::fail ? failure_lines(result) : "");
+  std::string line = "baseline " + layout_text(result.leg) + padded(status_name(result.status), 9);
+  for (const char* column : kColumns) line += padded("", column_width(column));
+  return without_trailing_blanks(line + format_seconds(result.seconds)) +
+         (result.status == Status::fail ? failure_lines(result) : "");
 }
 
 std::string closing(const SweepResult& result) {
-  const size_t failed = count(result, Status::fail), not_run = count(result, Status::not_run);
   std::string text = closest_text(result);
   if (!text.empty()) text = "largest errors:\n" + text;
-  if (not_run > 0) {
-    std::vector<std::string> names;
-    for (const LegResult& leg : result.legs) {
-      if (leg.status == Status::not_run) names.push_back(leg_name(leg.leg));
-    }
-    text += "not run: " + join(names, ", ") + "\n";
-  }
+  std::vector<std::string> not_run;
   std::string failures;
   for (const LegResult& baseline : result.baselines) {
-    if (baseline.status == Status::fail) failures += "  the baseline:\n" + failure_lines(baseline);
+    if (baseline.status == Status::fail) failures += "  baseline " + first_line(baseline);
   }
   for (const LegResult& leg : result.legs) {
-    if (leg.status == Status::fail) failures += failure_lines(leg);
+    if (leg.status == Status::not_run) not_run.push_back(leg_name(leg.leg));
+    if (leg.status == Status::fail) failures += "  " + first_line(leg);
   }
-  if (!failures.empty()) {
-    text += "failed:\n" + failures + "  " + kReadOn + "; --only tp=2,pp=2 and the like reruns some legs\n";
-  }
+  if (!not_run.empty()) text += "not run: " + join(not_run, ", ") + "\n";
+  if (!failures.empty()) text += "failed:\n" + failures + "  " + kReadOn + "\n";
   return text + sweep_status(result) + ": " + counted(result.legs.size(), "leg") + ", " +
-         std::to_string(count(result, Status::pass)) + " passed, " + std::to_string(failed) + " failed, " +
-         std::to_string(not_run) + " not run, in " + format_seconds(result.seconds) + "\n";
+         number_of(result.legs, Status::pass) + " passed, " + number_of(result.legs, Status::fail) + " failed, " +
+         number_of(result.legs, Status::not_run) + " not run" + baselines_text(result) + ", in " +
+         format_seconds(result.seconds) + "\n";
 }
 
 Json to_json(const SweepResult& result) {
@@ -197,7 +214,14 @@ Json to_json(const SweepResult& result) {
                          {"logs", baseline.logs},
                          {"seconds", baseline.seconds}});
   }
-  return {{"legs", legs}, {"baselines", baselines}, {"seconds", result.seconds}, {"status", sweep_status(result)}};
+  const Subject& subject = result.subject;
+  return {{"vime", subject.vime},          {"started", subject.started},
+          {"config", subject.config},      {"set", subject.set},
+          {"seed", subject.seed},          {"rollout_num_gpus_per_engine", subject.rollout_num_gpus_per_engine},
+          {"device", subject.device},      {"model", subject.model},
+          {"left_out", subject.left_out},  {"legs", legs},
+          {"baselines", baselines},        {"seconds", result.seconds},
+          {"status", sweep_status(result)}};
 }
 
 double seconds_left(const std::vector<LegResult>& done, const std::vector<Leg>& left) {

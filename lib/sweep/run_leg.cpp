@@ -173,7 +173,6 @@ LegResult run_leg(const LegTask& task, const Samples& samples, const std::vector
   for (const Check& check : result.checks) {
     if (!check.passed()) result.failures.push_back(check.failure);
   }
-  if (result.status != Status::pass) result.logs = (task.folder / "logs" / "latest").string();
   result.seconds = seconds_since(start);
   return result;
 }

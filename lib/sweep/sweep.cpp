@@ -9,6 +9,8 @@
 #include "base/log.hpp"
 #include "proc/process.hpp"
 #include "sweep/report.hpp"
+#include "sweep/result_file.hpp"
+#include "sweep/run_folder.hpp"
 #include "sweep/run_leg.hpp"
 #include "sweep/samples.hpp"
 
@@ -17,22 +19,21 @@ namespace {
 
 const char* const kSamplesFolder = "samples";
 
-void require_empty(const fs::path& folder) {
-  std::error_code ignored;
-  if (!fs::exists(folder, ignored) || (fs::is_directory(folder, ignored) && fs::is_empty(folder, ignored))) return;
-  throw Error(ErrorKind::refused, "run directory " + folder.string() + " is not an empty folder",
-              "choose another --run-dir, or remove it");
+Subject subject_of(const SweepPlan& plan, const SweepOptions& options) {
+  const spec::ExperimentSpec& spec = plan.prepared.spec;
+  return {.vime = options.vime_version,
+          .started = utc_now(),
+          .config = plan.config,
+          .set = plan.overrides,
+          .seed = spec.seed,
+          .rollout_num_gpus_per_engine = plan.settings.gpus_per_engine,
+          .device = spec.placement.device,
+          .model = spec.model.path ? *spec.model.path : spec.model.preset.value_or(""),
+          .left_out = plan.left_out};
 }
 
-void require_json_folder(const std::string& json_path) {
-  if (json_path.empty()) return;
-  const fs::path folder = fs::absolute(json_path).parent_path();
-  std::error_code ignored;
-  if (fs::is_directory(folder, ignored)) return;
-  throw Error(ErrorKind::refused, "--json " + json_path + ": there is no folder " + folder.string());
-}
-
-// Under the names that a run gives its rollouts, so that a leg's spec can also be given to `vime run`.
+// In a folder that is there, under the names that a run gives its rollouts, so that a leg's spec can also be given to
+// `vime run`.
 Samples write_samples(const SweepPlan& plan, const fs::path& folder) {
   const spec::Algorithm& algorithm = plan.base.algorithm;
   SampleOptions options;
@@ -43,7 +44,6 @@ Samples write_samples(const SweepPlan& plan, const fs::path& folder) {
   options.normalize_rewards = algorithm.rewards_normalization;
   Samples samples;
   samples.batches = make_samples(options, plan.prepared.run_id);
-  make_directories(folder);
   for (size_t step = 0; step < samples.batches.size(); ++step) {
     char name[64];
     std::snprintf(name, sizeof name, "rollout_%06zu.safetensors", step);
@@ -56,19 +56,24 @@ Samples write_samples(const SweepPlan& plan, const fs::path& folder) {
 class Sweep {
  public:
   Sweep(const SweepPlan& plan, const SweepOptions& options)
-      : plan_(plan), options_(options), root_(fs::absolute(options.run_dir).lexically_normal()) {
-    require_empty(root_);
-    require_json_folder(options.json_path);
+      : plan_(plan),
+        options_(options),
+        file_(options.json_path ? std::optional<ResultFile>(*options.json_path) : std::nullopt),
+        folder_(options.run_dir, !options.keep),
+        root_(folder_.path()) {
+    result_.subject = subject_of(plan, options);
     try {
-      samples_ = write_samples(plan, root_ / kSamplesFolder);
-    } catch (const Error& error) {
-      throw Error(ErrorKind::refused, "run directory: " + error.message(), "choose a --run-dir that can be written");
+      take_samples();
+      if (file_) file_->clear();
+    } catch (const Error&) {
+      if (!options_.keep) folder_.remove();
+      throw;
     }
   }
 
   SweepResult run() {
     const auto start = SteadyClock::now();
-    options_.print(table_head());
+    options_.print(left_out_line(plan_.left_out) + table_head());
     for (const Loss loss : losses_of(plan_.legs)) run_one_baseline(loss);
     for (size_t i = 0; i < plan_.legs.size(); ++i) {
       LegResult result = outcome_of(plan_.legs[i]);
@@ -80,10 +85,27 @@ class Sweep {
     }
     result_.seconds = seconds_since(start);
     remove_what_is_not_kept();
+    options_.print(closing(result_));
+    if (file_) file_->write(to_json(result_));
     return std::move(result_);
   }
 
  private:
+  // The folder of the samples is made by one of two sweeps that were given the same empty --run-dir.
+  void take_samples() {
+    const fs::path folder = root_ / kSamplesFolder;
+    std::error_code error;
+    if (!fs::create_directory(folder, error) && !error) {
+      throw Error(ErrorKind::refused, "run directory " + root_.string() + " is used by another sweep",
+                  "choose another --run-dir");
+    }
+    try {
+      samples_ = write_samples(plan_, folder);
+    } catch (const Error& failure) {
+      throw Error(ErrorKind::refused, "run directory: " + failure.message(), "choose a --run-dir that can be written");
+    }
+  }
+
   LegTask task_of(const Leg& leg, bool is_baseline) const {
     const std::string folder = is_baseline ? std::string("baseline-") + loss_name(leg.loss) : leg_folder(leg);
     return {leg, prepare_leg(plan_, leg, !is_baseline, (root_ / kSamplesFolder).string()), root_ / folder,
@@ -100,11 +122,12 @@ class Sweep {
         baselines_[loss] = run_baseline(task, samples_);
         result.status = Status::pass;
       } catch (const Error& error) {
-        take_failure(error, result, task);
+        take_failure(error, result);
       } catch (const std::exception& error) {
-        take_failure(Error(ErrorKind::internal, error.what(), "this is a bug in vime"), result, task);
+        take_failure(Error(ErrorKind::internal, error.what(), "this is a bug in vime"), result);
       }
       result.seconds = seconds_since(start);
+      name_logs(task.folder, result);
       tidy(task.folder, result);
       options_.print(baseline_row(result));
     }
@@ -127,21 +150,27 @@ class Sweep {
     try {
       result = run_leg(task, samples_, baseline->second);
     } catch (const Error& error) {
-      take_failure(error, result, task);
+      take_failure(error, result);
     }
+    name_logs(task.folder, result);
     tidy(task.folder, result);
     return result;
   }
 
   // An interruption says nothing about the leg.
-  void take_failure(const Error& error, LegResult& result, const LegTask& task) {
+  void take_failure(const Error& error, LegResult& result) {
     result.failures = {error.what()};
     if (error.kind() == ErrorKind::interrupted) {
       result_.interrupted = true;
       return;
     }
     result.status = Status::fail;
-    result.logs = (task.folder / "logs" / "latest").string();
+  }
+
+  void name_logs(const fs::path& folder, LegResult& result) const {
+    std::error_code ignored;
+    const fs::path logs = folder / "logs" / "latest";
+    if ((options_.keep || result.status == Status::fail) && fs::exists(logs, ignored)) result.logs = logs.string();
   }
 
   bool interrupted() {
@@ -164,14 +193,13 @@ class Sweep {
     const auto failed = [](const LegResult& leg) { return leg.status == Status::fail; };
     const bool logs = std::any_of(result_.baselines.begin(), result_.baselines.end(), failed) ||
                       std::any_of(result_.legs.begin(), result_.legs.end(), failed);
-    if (options_.keep || logs) return;
-    std::error_code error;
-    fs::remove_all(root_, error);
-    if (error) log::warning("sweep", "remove " + root_.string() + ": " + error.message());
+    if (!options_.keep && !logs) folder_.remove();
   }
 
   const SweepPlan& plan_;
   const SweepOptions& options_;
+  std::optional<ResultFile> file_;
+  RunFolder folder_;
   fs::path root_;
   Samples samples_;
   std::map<Loss, std::vector<StepRecord>> baselines_;
@@ -181,11 +209,7 @@ class Sweep {
 }  // namespace
 
 SweepResult execute_sweep(const SweepPlan& plan, const SweepOptions& options) {
-  Sweep sweep(plan, options);
-  SweepResult result = sweep.run();
-  options.print(closing(result));
-  if (!options.json_path.empty()) write_file_atomic(options.json_path, to_json(result).dump(2) + "\n");
-  return result;
+  return Sweep(plan, options).run();
 }
 
 }  // namespace vime::sweep

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <functional>
+#include <optional>
 #include <string>
 
 #include "base/files.hpp"
@@ -11,10 +12,11 @@
 namespace vime::sweep {
 
 struct SweepOptions {
-  fs::path run_dir;       // a folder that is not there yet or is empty
-  bool keep = false;      // every leg's folder; otherwise only those of legs that failed stay
-  std::string json_path;  // where the result goes as JSON; "": nowhere
+  fs::path run_dir;   // `keep`: not there yet or empty; otherwise one with a number behind it may be taken
+  bool keep = false;  // every leg's folder; otherwise only those of legs that failed stay
+  std::optional<std::string> json_path;  // where the result goes as JSON
   std::string vime_binary;
+  std::string vime_version;
   std::function<void(const std::string&)> print;  // takes the table, line by line
 };
 

@@ -1,5 +1,7 @@
 #include "sweep/tolerances.hpp"
 
+#include <algorithm>
+
 namespace vime::sweep {
 
 Tolerances tolerances_for(const std::string& dtype) {
@@ -13,6 +15,10 @@ Tolerances tolerances_for(const std::string& dtype) {
   // 1e-4 of a gradient at most 1e-4 learning rates; Adam with eps 1e-2 makes noise of 1e-7, which is what there is,
   // 1e-5 learning rates.
   return {.grad_norm = 1e-5, .gradient = 1e-4, .loss = 1e-5, .logprob = 1e-5, .weight = 1e-4};
+}
+
+double logprob_tolerance(const Tolerances& tolerances, double largest) {
+  return tolerances.logprob * std::max(1.0, largest / 10.0);
 }
 
 }  // namespace vime::sweep

@@ -153,6 +153,47 @@ TEST_CASE("the plan of a sweep lists 66 legs at once and starts nothing, and wha
   const Outcome cuda = run_vime({"check-parallel", "sweep", "--device", "cuda"});
   CHECK(cuda.status == 2);
   CHECK(contains(cuda.err, "cuda"));
-  const Outcome layers = run_vime({"check-parallel", "sweep", "--pp", "8"});
+  const Outcome layers = run_vime({"check-parallel", "sweep", "--num-gpus", "8", "--pp", "8"});
   CHECK(layers.status == 2);
+  CHECK(contains(layers.err, "--pp 8: 5 layers cannot be cut into 8 pipeline stages"));
+  const Outcome shipped = run_vime({"check-parallel", "plan", VIME_SOURCE_DIR "/configs/quickstart.yaml"});
+  CHECK(shipped.status == 0);
+  CHECK(contains(shipped.out, "PP 4 (2 layers)"));
+  const Outcome own = run_vime({"check-parallel", "sweep", "--set", "trainer.lr=0.1"});
+  CHECK(own.status == 2);
+  CHECK(contains(own.err, "trainer.lr"));
+  for (const char* number : {"0", "-1", "1.5"}) {
+    const Outcome engines = run_vime({"check-parallel", "sweep", "--rollout-num-gpus-per-engine", number});
+    CHECK(engines.status == 2);
+    CHECK(contains(engines.err, "expected a number from 1 to 4096, found \"" + std::string(number) + "\""));
+  }
+  for (const char* file : {"", "/", "/dev/null", "/nowhere/out.json"}) {
+    const Outcome json = run_vime({"check-parallel", "sweep", "--json", file});
+    CHECK(json.status == 2);
+    CHECK(contains(json.err, "--json"));
+    CHECK(json.seconds < 5);
+  }
+}
+
+TEST_CASE("an old result is gone once a sweep has begun, and the new one says what was swept") {
+  const TempDir folder;
+  const fs::path file = folder.path() / "out.json";
+  write_file_atomic(file, "{\"status\": \"pass\"}");
+  Program program({vime_binary(), "check-parallel", "sweep", "--num-gpus", "2", "--set", "seed=7", "--json",
+                   file.string(), "--run-dir", (folder.path() / "run").string()});
+  const Deadline deadline(std::chrono::seconds(120));
+  while (fs::exists(file) && !deadline.passed()) std::this_thread::sleep_for(std::chrono::milliseconds(5));
+  CHECK_FALSE(fs::exists(file));
+  program.send_signal(SIGINT);
+  CHECK(program.wait(kLong).status == 130);
+  const Json result = read_json(file);
+  CHECK(result.at("status") == "interrupted");
+  CHECK(result.at("vime").is_string());
+  CHECK(result.at("started").get<std::string>().size() == 20);
+  CHECK(result.at("config") == "");
+  CHECK(result.at("set") == Json{"seed=7"});
+  CHECK(result.at("seed") == 7);
+  CHECK(result.at("rollout_num_gpus_per_engine") == 2);
+  CHECK(result.at("device") == "cpu");
+  CHECK(result.at("model") == "tiny-parallel");
 }

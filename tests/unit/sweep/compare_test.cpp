@@ -202,6 +202,54 @@ TEST_CASE("every tolerance passes at half and fails at twice") {
   }
 }
 
+TEST_CASE("log-probs of a sharp model may be off in proportion to the largest, those of a flat one by 1e-5") {
+  CHECK(logprob_tolerance(tolerances_for("float32"), 0.0) == 1e-5);
+  CHECK(logprob_tolerance(tolerances_for("float32"), 10.0) == 1e-5);
+  CHECK(logprob_tolerance(tolerances_for("float32"), 45.0) == doctest::Approx(4.5e-5));
+  // The largest is at one token, before or after the step; another token is wrong.
+  for (const bool after : {false, true}) {
+    const auto sharpen = [&](StepRecord record) {
+      for (RankRecord& rank : record.ranks) {
+        double& value = (after ? rank.logprobs_after : rank.logprobs)[2];
+        if (!std::isnan(value)) value = -45.0;
+      }
+      return record;
+    };
+    const StepRecord baseline = sharpen(make_baseline());
+    for (const double error : {4e-5, 5e-5}) {
+      StepRecord leg = sharpen(make_record(kLayout));
+      leg.ranks[6].logprobs[6] += error;
+      const std::vector<Check> checks = compare_step(baseline, leg, options());
+      CHECK(named(checks, "logprobs").passed() == (error < 4.5e-5));
+      CHECK(named(checks, "logprobs").tolerance == doctest::Approx(4.5e-5));
+      std::vector<std::vector<double>> engine;
+      size_t token = 0;
+      for (const int64_t response : test_responses()) {
+        engine.emplace_back();
+        for (int64_t i = 0; i < response; ++i) engine.back().push_back(baseline.ranks[0].logprobs_after[token++]);
+      }
+      engine[2][2] -= error;
+      const Check check = compare_engine(baseline, 0, engine, options());
+      CHECK(check.passed() == (error < 4.5e-5));
+      CHECK(check.tolerance == doctest::Approx(4.5e-5));
+    }
+  }
+}
+
+TEST_CASE("of two errors the one that uses more of what it is allowed is reported, with what it was allowed") {
+  std::vector<Check> all = {{"logprobs", 3e-5, 4e-5, "step 1", ""}};
+  merge_checks(all, {{"logprobs", 2e-5, 1e-5, "step 2", "too far"}});
+  CHECK(all[0].error == 2e-5);
+  CHECK(all[0].tolerance == 1e-5);
+  CHECK(all[0].where == "step 2");
+  merge_checks(all, {{"logprobs", 5e-5, 4e-5, "step 3", "further, but closer to what is allowed"}});
+  CHECK(all[0].where == "step 2");
+  merge_checks(all, {{"logprobs", kNaN, 4e-5, "step 4", ""}});
+  CHECK(all[0].where == "step 4");
+  merge_checks(all, {{"logprobs", std::numeric_limits<double>::infinity(), 4e-5, "step 5", ""}});
+  CHECK(all[0].where == "step 4");
+}
+
 TEST_CASE("one token's log-prob, before or after the step, is named by sample and place") {
   for (const bool after : {false, true}) {
     StepRecord leg = make_record(kLayout);

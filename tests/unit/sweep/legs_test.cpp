@@ -77,6 +77,16 @@ TEST_CASE("what --only cannot mean is refused") {
   CHECK(refusal([] { make_legs({}, parse_only("tp=16")); }) == "--only takes none of the 66 legs");
 }
 
+TEST_CASE("devices of an engine are a number of at least 1, and a leg of one device has an engine of one") {
+  CHECK(parse_count("--n", "2") == 2);
+  for (const char* text : {"", "0", "-1", "1.5", "two", "1,2", "99999999999"}) {
+    CHECK(refusal([&] { parse_count("--n", text); }) ==
+          "--n: expected a number from 1 to 4096, found \"" + std::string(text) + "\"");
+  }
+  CHECK(engine_devices({1, 1, 1, 1, 1, Loss::token_mean}, 2) == 1);
+  CHECK(engine_devices({4, 1, 1, 1, 4, Loss::token_mean}, 2) == 2);
+}
+
 TEST_CASE("sizes are different numbers of at least 1, and some layout must divide every number of devices") {
   CHECK(parse_sizes("--tp", "1, 2,4") == std::vector<int>{1, 2, 4});
   for (const char* text : {"", "0", "-1", "1,,2", "x", "2.5", "99999999999"}) {

@@ -15,7 +15,7 @@ namespace {
 
 SweepRequest request(const std::vector<std::string>& overrides = {}) {
   SweepRequest made;
-  made.base = base_spec("", overrides);
+  made.overrides = overrides;
   return made;
 }
 
@@ -91,10 +91,18 @@ TEST_CASE("the built-in model has an odd vocabulary, tied embeddings and fewer k
 
 TEST_CASE("model, algorithm and trainer settings are the user's; layout, placement and optimizer are not") {
   TempDir samples;
-  const SweepPlan plan = plan_sweep(
-      request({"algorithm.advantage_estimator=gspo", "algorithm.entropy_coef=0.5", "trainer.max_tokens_per_gpu=200",
-               "trainer.clip_grad=3.0", "trainer.lr=7.0", "rollout.rollout_temperature=0.9", "seed=5"}),
-      "run");
+  TempDir folder;
+  SweepRequest asked;
+  asked.config = (folder.path() / "mine.yaml").string();
+  write_file_atomic(asked.config, spec::to_yaml(base_spec("", {"trainer.lr=7.0", "rollout.rollout_temperature=0.9"})));
+  asked.overrides = {"algorithm.advantage_estimator=gspo",
+                     "algorithm.entropy_coef=0.5",
+                     "trainer.max_tokens_per_gpu=200",
+                     "trainer.clip_grad=3.0",
+                     "trainer.adam_beta1=0.8",
+                     "weight_sync.timeout=20s",
+                     "seed=5"};
+  const SweepPlan plan = plan_sweep(asked, "run");
   const spec::ExperimentSpec spec =
       prepare_leg(plan, {2, 1, 2, 1, 1, Loss::sample_mean}, true, samples.path().string()).spec;
   CHECK(spec.algorithm.advantage_estimator == "gspo");
@@ -106,22 +114,85 @@ TEST_CASE("model, algorithm and trainer settings are the user's; layout, placeme
   CHECK(spec.rollout.rollout_temperature == 1.0);
 }
 
-TEST_CASE("a shipped config can be swept") {
+TEST_CASE("of a shipped config's model every size is swept that it can be cut into, and the others are named") {
   SweepRequest asked;
-  asked.base = base_spec(VIME_SOURCE_DIR "/configs/quickstart.yaml", {});
-  asked.sizes.tp = {1, 2, 4};
-  asked.sizes.pp = {1, 2};
+  asked.config = VIME_SOURCE_DIR "/configs/quickstart.yaml";
+  const SweepPlan plan = plan_sweep(asked, "");
+  CHECK(plan.config == asked.config);
+  CHECK(plan.left_out == std::vector<std::string>{"PP 4 (2 layers)"});
+  for (const Leg& leg : plan.legs) CHECK(leg.pp <= 2);
+  CHECK(plan_sweep(request(), "").left_out.empty());
+  asked.sizes.num_gpus = {16};
+  asked.sizes.tp = {1, 16};
+  CHECK(plan_sweep(asked, "").left_out == std::vector<std::string>{"TP 16 (8 attention heads)", "PP 4 (2 layers)"});
+  asked.sizes.num_gpus = {2};  // neither would have had a leg
+  CHECK(plan_sweep(asked, "").left_out.empty());
+}
+
+TEST_CASE("sizes that were asked for are refused where the model cannot be cut so, with those that it can") {
+  SweepRequest asked;
+  asked.config = VIME_SOURCE_DIR "/configs/quickstart.yaml";
+  asked.pp_given = true;
+  CHECK(refusal(asked) ==
+        "--pp 4: 2 layers cannot be cut into 4 pipeline stages (use a pipeline-parallel size of at most 2)");
+  asked.pp_given = false;
+  asked.tp_given = true;
+  asked.sizes.num_gpus = {16};
+  asked.sizes.tp = {1, 16};
+  const std::string fault = "8 attention heads cannot be cut over 16 tensor-parallel ranks";
+  CHECK(refusal(asked) == "--tp 16: " + fault + " (use a tensor-parallel size of 1, 2, 4, 8)");
+  asked.sizes.tp = {1};
+  asked.gpus_per_engine = 16;
+  CHECK(contains(refusal(asked), "--rollout-num-gpus-per-engine 16: " + fault));
+}
+
+TEST_CASE("a key that the sweep sets itself is refused by name, whatever value it is given") {
+  for (const char* key :
+       {"trainer.lr=7.0", "trainer.lr=0.5", "trainer.adam_eps=1e-8", "trainer.tensor_model_parallel_size=1",
+        "rollout.rollout_temperature=1.0", "algorithm.calculate_per_token_loss=true", "placement.colocate=true",
+        "trainer.global_batch_size=16", "checkpoint.save_interval=1", "name=mine", "ci_test=true"}) {
+    CAPTURE(key);
+    const std::string name = std::string(key).substr(0, std::string(key).find('='));
+    CHECK(contains(refusal(request({"seed=3", key})), "--set " + name + ": the sweep sets this key itself"));
+  }
+  CHECK(contains(refusal(request({"trainer.lr=1", "seed=3", "trainer.optimizer=sgd", "trainer.lr=2"})),
+                 "--set trainer.lr, trainer.optimizer: the sweep sets these keys itself"));
+  CHECK(contains(refusal(request({"trainer={lr: 1, clip_grad: 2}"})), "--set trainer.lr: the sweep sets"));
+  // Only legs with the per-token mean have moments.
+  SweepRequest moments = request({"trainer.adam_beta1=0.8"});
+  CHECK(refusal(moments) == "");
+  moments.only.loss = Loss::sample_mean;
+  CHECK(contains(refusal(moments), "trainer.adam_beta1"));
+}
+
+TEST_CASE("plan and sweep agree on the engines of one device") {
+  TempDir samples;
+  SweepRequest asked = request();
+  asked.sizes.num_gpus = {1};
+  const SweepPlan plan = plan_sweep(asked, "run");
+  REQUIRE(plan.legs.size() == 2);
+  CHECK(engine_devices(plan.legs[0], plan.settings.gpus_per_engine) == 1);
+  const loop::Prepared prepared = prepare_leg(plan, plan.legs[0], true, samples.path().string());
+  REQUIRE(prepared.plan.engines.size() == 1);
+  CHECK(prepared.plan.engines[0].count == 1);
+}
+
+TEST_CASE("devices that engines cannot share evenly are refused, with the cure in the sweep's options") {
+  SweepRequest asked = request();
+  asked.sizes.num_gpus = {3};
+  CHECK(refusal(asked) ==
+        "3 devices cannot be shared by engines of 2 (use --rollout-num-gpus-per-engine 1 or other --num-gpus)");
+  asked.sizes.num_gpus = {8, 3, 1, 5};
+  CHECK(contains(refusal(asked), "3 and 5 devices cannot be shared by engines of 2"));
+  asked.gpus_per_engine = 1;
   CHECK(refusal(asked) == "");
 }
 
 TEST_CASE("what no leg or some legs cannot work with is refused before anything is started") {
-  CHECK(contains(refusal(request({"algorithm.loss_type=sft", "rollout.n_samples_per_prompt=1",
-                                  "algorithm.entropy_coef=0", "rollout.rollout_batch_size=16"})),
-                 "loss_type is sft"));
-  SweepRequest engines = request();
-  engines.gpus_per_engine = 4;
-  CHECK(contains(refusal(engines), "8 of 66 legs cannot be run; the first is tp 1 pp 1 cp 1 dp 2 (2 devices, "));
-  CHECK(contains(refusal(engines), "rollout_num_gpus = 2"));
+  const std::string sft = refusal(request({"algorithm.loss_type=sft", "rollout.n_samples_per_prompt=1",
+                                           "algorithm.entropy_coef=0", "rollout.rollout_batch_size=16"}));
+  CHECK(contains(sft, "loss_type is sft"));
+  CHECK(contains(sft, "give a CONFIG with loss_type policy_loss"));
   CHECK_THROWS_AS(base_spec("", {"trainer.lrr=1"}), Error);
   CHECK_THROWS_AS(base_spec("/nowhere.yaml", {}), Error);
 }

@@ -52,7 +52,7 @@ inline std::vector<double> made_up_logprobs(double shift, int dp_rank, int dp, b
   for (size_t sample = 0; sample < test_responses().size(); ++sample) {
     for (int64_t i = 0; i < test_responses()[sample]; ++i) {
       const bool mine = computed && static_cast<int>(sample) % dp == dp_rank;
-      values.push_back(mine ? -3.0 - shift - 0.1 * static_cast<double>(i) - static_cast<double>(sample) : std::nan(""));
+      values.push_back(mine ? -2.0 - shift - 0.1 * static_cast<double>(i) - static_cast<double>(sample) : std::nan(""));
     }
   }
   return values;
