@@ -54,7 +54,7 @@ void require_all_legs(const SweepPlan& plan) {
   throw Error(ErrorKind::refused,
               std::to_string(refused) + " of " + std::to_string(plan.legs.size()) +
                   " legs cannot be run; the first is " + first,
-              "leave them out by --num-gpus, --tp, --pp, --cp or --rollout-num-gpus-per-engine");
+              "change the key by --set, or leave legs out by --num-gpus, --tp, --pp, --cp or --only");
 }
 
 // Takes sizes that the model cannot be cut into out of the list. A fault begins with what there is too little of ("2

@@ -193,6 +193,12 @@ TEST_CASE("what no leg or some legs cannot work with is refused before anything 
                                            "algorithm.entropy_coef=0", "rollout.rollout_batch_size=16"}));
   CHECK(contains(sft, "loss_type is sft"));
   CHECK(contains(sft, "give a CONFIG with loss_type policy_loss"));
+  // Without a place in the text of a leg's spec, which nobody sees.
+  SweepRequest tokens = request({"trainer.max_tokens_per_gpu=50"});
+  tokens.config = VIME_SOURCE_DIR "/configs/quickstart.yaml";
+  CHECK(contains(refusal(tokens),
+                 "30 of 58 legs cannot be run; the first is tp 1 pp 1 cp 1 dp 8 (8 devices, sample "
+                 "mean): \"trainer.max_tokens_per_gpu\" is 50, but"));
   CHECK_THROWS_AS(base_spec("", {"trainer.lrr=1"}), Error);
   CHECK_THROWS_AS(base_spec("/nowhere.yaml", {}), Error);
 }
