@@ -83,6 +83,6 @@ TEST_CASE("a parameter that differs, is missing or is surplus on an engine is na
   CHECK(differs[0].find("first b: expected 0000000000000002, found 0000000000000003") != std::string::npos);
   CHECK(checksum_problems(trainer, {{"engine 0", {{"a", 1}}}})[0].find("first b, which is missing") !=
         std::string::npos);
-  CHECK(checksum_problems(trainer, {{"engine 0", {{"a", 1}, {"b", 2}, {"c", 0}}}})[0].find("first c, which the trainer does not have") !=
-        std::string::npos);
+  CHECK(checksum_problems(trainer, {{"engine 0", {{"a", 1}, {"b", 2}, {"c", 0}}}})[0].find(
+            "first c, which the trainer does not have") != std::string::npos);
 }
