@@ -175,6 +175,13 @@ void refuse_straddling_engines(const Request& request, int64_t first_device, std
 void refuse_engines(const Request& request, std::vector<Refusal>& found) {
   const int64_t rollout = request.rollout_num_gpus;
   const int64_t span = request.rollout_num_gpus_per_engine;
+  if (span > rollout) {
+    found.push_back({"rollout_num_gpus_per_engine",
+                     "an engine of rollout_num_gpus_per_engine = " + counted(span, "device") +
+                         " is larger than all of rollout_num_gpus = " + text(rollout) +
+                         "; choose a number that divides " + text(rollout) + ", or more rollout_num_gpus"});
+    return;
+  }
   if (rollout % span != 0) {
     const int64_t below = rollout / span * span;
     found.push_back({"rollout_num_gpus", "rollout_num_gpus = " + text(rollout) +

@@ -122,7 +122,10 @@ TEST_CASE("rollout devices that are no multiple of the engine's are refused with
   asked.rollout_num_gpus = 7;
   CHECK(contains(only(asked).sentence, "the nearest are 6 and 8"));
   asked.rollout_num_gpus_per_engine = 8;
-  CHECK(contains(only(asked).sentence, "the nearest is 8"));
+  CHECK(only(asked).key == "rollout_num_gpus_per_engine");
+  CHECK(contains(only(asked).sentence,
+                 "8 devices is larger than all of rollout_num_gpus = 7; choose a number that "
+                 "divides 7, or more rollout_num_gpus"));
 }
 
 TEST_CASE("a layout that does not divide the ranks is refused with the nearest rank counts") {
