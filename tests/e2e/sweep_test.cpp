@@ -45,6 +45,31 @@ std::string failures_of(const Json& leg) {
   return text;
 }
 
+// One leg under a planted fault has to fail: in `check`, unless that is empty and the leg ends before, and with all of
+// `says` in what it reports. Returns the leg.
+Json find_fault(const std::string& fault, const std::string& only, const std::string& check,
+                const std::vector<std::string>& says) {
+  const TempDir folder;
+  const Swept swept =
+      sweep(folder.path(),
+            {"--only", only + ",loss=sample_mean", "--set", "weight_sync.update_weight_buffer_size=64KiB", "--set",
+             "weight_sync.timeout=20s", "--set", "trainer.timeout=20s"},
+            fault);
+  CAPTURE(swept.outcome.out);
+  CAPTURE(swept.outcome.err);
+  CHECK(swept.outcome.status == 3);
+  REQUIRE(swept.result.is_object());
+  REQUIRE(swept.result.at("legs").size() == 1);
+  Json leg = swept.result.at("legs").at(0);
+  CHECK(leg.at("status") == "fail");
+  if (!check.empty()) CHECK(leg.at("checks").at(check).at("status") == "fail");
+  const std::string failures = failures_of(leg);
+  CAPTURE(failures);
+  for (const std::string& part : says) CHECK(contains(failures, part));
+  CHECK(contains(swept.outcome.out, "1 failed"));
+  return leg;
+}
+
 }  // namespace
 
 TEST_CASE("legs of every dimension pass on both losses, and say how close it was") {
@@ -70,52 +95,60 @@ TEST_CASE("legs of every dimension pass on both losses, and say how close it was
   }
 }
 
-TEST_CASE("planted.the sweep finds each wrong rule of parallel training and of pushes, and names the place") {
-  struct Fault {
-    const char* name;
-    const char* only;               // the leg
-    const char* check;              // that fails; "" = the leg ends before a check
-    std::vector<const char*> says;  // parts of the failures
-  };
-  const std::vector<Fault> faults = {
-      {"missing_all_reduce", "num_gpus=2,tp=2", "logprobs", {"step 1", "rank 0 (tp 0", "log-prob"}},
-      {"sign_flip", "num_gpus=2,tp=2", "gradients", {"model.layers.1.mlp.up_proj.weight differs on rank 1 (tp 1"}},
-      {"swapped_gate_up",
-       "num_gpus=2,tp=2",
-       "gradients",
-       {"step 1, rank 1 (tp 1, pp 0, cp 0, dp 0), model.layers.", ".mlp."}},
-      {"cp_unscaled", "num_gpus=2,cp=2", "gradients", {"relative error 1", "rank 0 (tp 0, pp 0, cp 0"}},
-      {"cp_wrong_token", "num_gpus=2,cp=2", "gradients", {"step 1: gradient of", "rank 0"}},
-      {"tied_twice", "num_gpus=2,pp=2", "gradients", {"gradient of model.embed_tokens.weight differs on rank 0"}},
-      {"dropped_stage", "num_gpus=2,pp=2", "", {"model.layers.3."}},
-      {"one_stale_engine", "num_gpus=4,tp=2,pp=1,cp=1", "contents", {"step 2", "engine 1: contents differ"}},
-      {"lost_update", "num_gpus=2,dp=2", "", {"engine 0"}},
-      {"version_never_set", "num_gpus=2,tp=2", "versions", {"step 1", "engine 0: weight version mismatch: expected 1"}},
-      {"leader_by_tp_rank", "num_gpus=2,dp=2", "", {"engine 0"}},
-      {"handles_over_tp", "num_gpus=2,dp=2", "", {"handles of 1 ranks, expected 2"}},
-      {"logprob_gap", "num_gpus=2,tp=2", "engine_logprobs", {"step 1, engine 0, sample"}},
-  };
-  for (const Fault& fault : faults) {
-    CAPTURE(fault.name);
-    const TempDir folder;
-    const Swept swept = sweep(folder.path(),
-                              {"--only", std::string(fault.only) + ",loss=sample_mean", "--set",
-                               "weight_sync.update_weight_buffer_size=64KiB", "--set", "weight_sync.timeout=20s",
-                               "--set", "trainer.timeout=20s"},
-                              fault.name);
-    CAPTURE(swept.outcome.out);
-    CAPTURE(swept.outcome.err);
-    CHECK(swept.outcome.status == 3);
-    REQUIRE(swept.result.is_object());
-    REQUIRE(swept.result.at("legs").size() == 1);
-    const Json& leg = swept.result.at("legs").at(0);
-    CHECK(leg.at("status") == "fail");
-    if (fault.check[0] != '\0') CHECK(leg.at("checks").at(fault.check).at("status") == "fail");
-    const std::string failures = failures_of(leg);
-    CAPTURE(failures);
-    for (const char* part : fault.says) CHECK(contains(failures, part));
-    CHECK(contains(swept.outcome.out, "1 failed"));
-  }
+TEST_CASE("planted.a missing all-reduce over tensor-parallel ranks shows in the log-probs of the first step") {
+  find_fault("missing_all_reduce", "num_gpus=2,tp=2", "logprobs", {"step 1", "rank 0 (tp 0", "log-prob"});
+}
+
+TEST_CASE("planted.a sign that is flipped in one shard is found, though no norm sees it") {
+  const Json leg = find_fault("sign_flip", "num_gpus=2,tp=2", "gradients",
+                              {"model.layers.1.mlp.up_proj.weight differs on rank 1 (tp 1"});
+  CHECK(leg.at("checks").at("grad_norm").at("status") == "pass");
+}
+
+TEST_CASE("planted.gate and up exchanged on one rank are found where they are") {
+  find_fault("swapped_gate_up", "num_gpus=2,tp=2", "gradients",
+             {"step 1, rank 1 (tp 1, pp 0, cp 0, dp 0), model.layers.", ".mlp."});
+}
+
+TEST_CASE("planted.a gradient that is not scaled by CP is found by its factor") {
+  find_fault("cp_unscaled", "num_gpus=2,cp=2", "gradients", {"relative error 1", "rank 0 (tp 0, pp 0, cp 0"});
+}
+
+TEST_CASE("planted.a reward on the wrong token under context parallelism is found") {
+  find_fault("cp_wrong_token", "num_gpus=2,cp=2", "gradients", {"step 1: gradient of", "rank 0"});
+}
+
+TEST_CASE("planted.a tied embedding that is counted twice is found, and it alone is named first") {
+  find_fault("tied_twice", "num_gpus=2,pp=2", "gradients", {"gradient of model.embed_tokens.weight differs on rank 0"});
+}
+
+TEST_CASE("planted.a stage whose tensors are dropped from a push is refused by the engine") {
+  find_fault("dropped_stage", "num_gpus=2,pp=2", "", {"model.layers.3."});
+}
+
+TEST_CASE("planted.one engine that is left on old weights is found by its contents") {
+  find_fault("one_stale_engine", "num_gpus=4,tp=2,pp=1,cp=1", "contents", {"step 2", "engine 1: contents differ"});
+}
+
+TEST_CASE("planted.a finish after a transfer that failed is not taken for a push") {
+  find_fault("lost_update", "num_gpus=2,dp=2", "", {"engine 0"});
+}
+
+TEST_CASE("planted.a push that never sets its version is found by what the engine says") {
+  find_fault("version_never_set", "num_gpus=2,tp=2", "versions",
+             {"step 1", "engine 0: weight version mismatch: expected 1"});
+}
+
+TEST_CASE("planted.a leader chosen by the tensor-parallel rank fails the leg") {
+  find_fault("leader_by_tp_rank", "num_gpus=2,dp=2", "", {"engine 0"});
+}
+
+TEST_CASE("planted.handles gathered over the tensor-parallel group fail the leg") {
+  find_fault("handles_over_tp", "num_gpus=2,dp=2", "", {"handles of 1 ranks, expected 2"});
+}
+
+TEST_CASE("planted.an engine that computes other log-probs from the right weights is found") {
+  find_fault("logprob_gap", "num_gpus=2,tp=2", "engine_logprobs", {"step 1, engine 0, sample"});
 }
 
 TEST_CASE("a sweep that is interrupted reports the legs that it finished, leaves nothing running and exits with 130") {
