@@ -1,6 +1,7 @@
 // A rank's part in checkpoints: whole tensors, which rank 0 writes as they come, a bucket at a time.
 #include <algorithm>
 #include <functional>
+#include <set>
 #include <utility>
 
 #include "base/error.hpp"
@@ -69,10 +70,12 @@ void TrainerRank::check_checkpoint() const {
   const std::map<std::string, uint64_t> saved = saved_checksums(folder / kTrainerFolder / kChecksumFile);
   std::map<std::string, uint64_t> expected, found;
   size_t number = 0;
+  std::set<std::string> seen;
   const auto look = [&](const tensor::TensorView& view) {
+    seen.insert(view.info.name);
     const auto known = saved.find(view.info.name);
-    if (number++ % options_.plan.ranks.size() != static_cast<size_t>(options_.rank) || known == saved.end()) return;
-    expected.insert(*known);
+    if (known != saved.end() && number++ % options_.plan.ranks.size() != static_cast<size_t>(options_.rank)) return;
+    if (known != saved.end()) expected.insert(*known);
     found[view.info.name] = weights::full_checksum(view);
   };
   std::vector<fs::path> files = {folder / kTrainerFolder / kOptimizerFile};
@@ -83,6 +86,10 @@ void TrainerRank::check_checkpoint() const {
   for (const fs::path& path : files) {
     const tensor::SafetensorsFile file(path);
     for (const tensor::TensorView& view : file.tensors()) look(view);
+  }
+  // A name that only one side has is a problem on every rank.
+  for (const auto& [name, sum] : saved) {
+    if (!seen.contains(name)) expected[name] = sum;
   }
   const std::vector<std::string> problems = weights::checksum_problems(expected, {{"what was read", found}});
   if (problems.empty()) return;

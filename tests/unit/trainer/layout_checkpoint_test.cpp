@@ -4,6 +4,7 @@
 #include <cmath>
 
 #include "base/error.hpp"
+#include "base/json.hpp"
 #include "layouts.hpp"
 
 using namespace vime;
@@ -88,5 +89,19 @@ TEST_CASE("a checkpoint whose bytes changed is refused under every layout, by th
                            doctest::Contains("the contents are not those that were saved"), Error);
     }
     write_file_atomic(folder.path() / "saved" / file, before);
+  }
+  // A checksum that is missing leaves its tensor without a check, and a tensor that is missing its checksum.
+  const fs::path sums = folder.path() / "saved/trainer/checksums.json";
+  const std::string before = read_file(sums);
+  for (const bool missing : {true, false}) {
+    Json json = parse_json(before, "checksums");
+    if (missing) json["checksums"].erase("model.norm.weight");
+    if (!missing) json["checksums"]["model.other.weight"] = "00000000000000aa";
+    write_file_atomic(sums, json.dump());
+    for (const LayoutOfTest& layout : {LayoutOfTest{}, LayoutOfTest{2, 2, 1, 1}}) {
+      CHECK_THROWS_WITH_AS(train_and_save(options_of(layout, config), (folder.path() / "saved").string(), 0, batch,
+                                          folder.path() / "never"),
+                           doctest::Contains("the contents are not those that were saved"), Error);
+    }
   }
 }
