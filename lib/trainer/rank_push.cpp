@@ -14,12 +14,14 @@ namespace {
 std::vector<weights::PlacedTensor> placed_tensors(const arch::ArenaLayout& layout,
                                                   const std::vector<tensor::TensorInfo>& wanted) {
   std::vector<weights::PlacedTensor> tensors;
+  auto from = layout.entries.begin();  // both are in checkpoint order
   for (const tensor::TensorInfo& info : wanted) {
-    const auto found = std::find_if(layout.entries.begin(), layout.entries.end(), [&](const arch::ArenaEntry& entry) {
+    const auto found = std::find_if(from, layout.entries.end(), [&](const arch::ArenaEntry& entry) {
       return entry.parameter.full.name == info.name;
     });
     VIME_CHECK(found != layout.entries.end(), info.name + " is not in this rank's arena");
     tensors.push_back({info, found->offset});
+    from = found + 1;
   }
   return tensors;
 }

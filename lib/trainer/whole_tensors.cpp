@@ -13,25 +13,25 @@ WholeTensors::WholeTensors(const arch::ModelConfig& config, tensor::DType dtype,
     : tp_(std::move(tp)), stages_(std::move(stages)) {
   for (const arch::Parameter& parameter : arch::parameters(config, dtype)) tensors_.push_back(parameter.full);
   for (int stage = 0; stage < stages_->size(); ++stage) {
-    std::vector<arch::ArenaLayout>& of_ranks = layouts_.emplace_back();
+    std::vector<Owned>& of_ranks = owned_.emplace_back();
     for (int rank = 0; rank < tp_->size(); ++rank) {
-      of_ranks.push_back(
-          arch::arena_layout(config, dtype, rank, tp_->size(), arch::stage_of(config, stage, stages_->size())));
+      Owned& owned = of_ranks.emplace_back();
+      const arch::ArenaLayout layout =
+          arch::arena_layout(config, dtype, rank, tp_->size(), arch::stage_of(config, stage, stages_->size()));
+      for (const arch::ArenaEntry& entry : layout.entries) {
+        if (entry.shard.owner()) owned.emplace(entry.parameter.full.name, entry);
+      }
     }
   }
 }
 
 std::vector<WholeTensors::Part> WholeTensors::parts_of(const weights::Bucket& bucket, int stage, int tp_rank) const {
-  const arch::ArenaLayout& layout = layouts_[static_cast<size_t>(stage)][static_cast<size_t>(tp_rank)];
+  const Owned& owned = owned_[static_cast<size_t>(stage)][static_cast<size_t>(tp_rank)];
   std::vector<Part> parts;
-  auto from = layout.entries.begin();  // both are in checkpoint order
   for (const weights::BucketEntry& wanted : bucket.entries) {
-    const auto found = std::find_if(from, layout.entries.end(), [&](const arch::ArenaEntry& entry) {
-      return entry.parameter.full.name == wanted.info.name;
-    });
-    if (found == layout.entries.end()) continue;
-    from = found + 1;
-    if (found->shard.owner()) parts.push_back({&*found, wanted.offset});
+    if (const auto found = owned.find(wanted.info.name); found != owned.end()) {
+      parts.push_back({&found->second, wanted.offset});
+    }
   }
   return parts;
 }
@@ -78,11 +78,9 @@ void WholeTensors::exchange_stages(const weights::Bucket& bucket, std::byte* pla
   std::vector<RankLinks::Space> in;
   for (int stage = 0; stage < stages_->size(); ++stage) {
     uint64_t begin = bucket.bytes, end = 0;
-    for (int rank = 0; rank < tp_->size(); ++rank) {
-      for (const Part& part : parts_of(bucket, stage, rank)) {
-        begin = std::min(begin, part.offset);
-        end = std::max(end, part.offset + part.entry->parameter.full.bytes());
-      }
+    for (const Part& part : parts_of(bucket, stage, 0)) {  // the first rank owns a part of every tensor
+      begin = std::min(begin, part.offset);
+      end = std::max(end, part.offset + part.entry->parameter.full.bytes());
     }
     in.push_back({place + begin, end > begin ? end - begin : 0, nullptr});
   }

@@ -5,6 +5,8 @@
 
 #include <cstddef>
 #include <memory>
+#include <string>
+#include <unordered_map>
 #include <vector>
 
 #include "arch/parameters.hpp"
@@ -39,8 +41,9 @@ class WholeTensors {
 
   std::shared_ptr<model::RankGroup> tp_, stages_;
   std::vector<tensor::TensorInfo> tensors_;
-  std::vector<std::vector<arch::ArenaLayout>> layouts_;  // [stage][tp rank]
-  std::vector<std::byte> scratch_;                       // the shards of a bucket, rank after rank
+  using Owned = std::unordered_map<std::string, arch::ArenaEntry>;  // by name: what a rank owns
+  std::vector<std::vector<Owned>> owned_;                           // [stage][tp rank]
+  std::vector<std::byte> scratch_;                                  // the shards of a bucket, rank after rank
 };
 
 }  // namespace vime::trainer
