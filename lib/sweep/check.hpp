@@ -11,8 +11,8 @@ struct Check {
   std::string name;  // "gradients"
   double error = 0.0;
   double tolerance = 0.0;
-  std::string where;    // of the largest error: "step 1, rank 5 (...), model.norm.weight [3]"; "" when there is none
-  std::string failure;  // the first that is too large, as a sentence; "" = passed
+  std::string where = {};  // of the largest error: "step 1, rank 5 (...), model.norm.weight [3]"; "" when there is none
+  std::string failure = {};  // the first that is too large, as a sentence; "" = passed
   bool passed() const { return failure.empty(); }
 };
 

@@ -139,11 +139,8 @@ class ShardComparison {
 
 Check compare_figure(const std::string& name, const std::string& noun, const StepRecord& leg, double found,
                      double expected, double scale, double tolerance) {
-  Check check{.name = name,
-              .error = ratio(distance(found, expected), scale),
-              .tolerance = tolerance,
-              .where = step_text(leg),
-              .failure = ""};
+  Check check{
+      .name = name, .error = ratio(distance(found, expected), scale), .tolerance = tolerance, .where = step_text(leg)};
   if (!(check.error <= tolerance)) {
     check.failure = step_text(leg) + ": " + noun + " is " + value_text(found) + ", baseline " + value_text(expected) +
                     "; error " + error_text(check.error) + ", allowed " + error_text(tolerance);
@@ -186,11 +183,7 @@ void compare_token(Check& check, const std::string& place, const std::string& no
 }
 
 Check compare_logprobs(const StepRecord& baseline, const StepRecord& leg, const CompareOptions& options) {
-  Check check{.name = "logprobs",
-              .error = 0.0,
-              .tolerance = allowed_logprob(baseline, options.tolerances),
-              .where = "",
-              .failure = ""};
+  Check check{.name = "logprobs", .error = 0.0, .tolerance = allowed_logprob(baseline, options.tolerances)};
   const TokenNames names(options.response_lengths);
   const RankRecord& whole = baseline.ranks.front();
   for (const auto& [noun, values] : {std::pair{"log-prob", &RankRecord::logprobs},
@@ -236,11 +229,7 @@ std::vector<Check> compare_step(const StepRecord& baseline, const StepRecord& le
 
 Check compare_engine(const StepRecord& baseline, int engine, const std::vector<std::vector<double>>& logprobs,
                      const CompareOptions& options) {
-  Check check{.name = "engine_logprobs",
-              .error = 0.0,
-              .tolerance = allowed_logprob(baseline, options.tolerances),
-              .where = "",
-              .failure = ""};
+  Check check{.name = "engine_logprobs", .error = 0.0, .tolerance = allowed_logprob(baseline, options.tolerances)};
   const TokenNames names(options.response_lengths);
   const std::string who = step_text(baseline) + ", engine " + std::to_string(engine);
   const std::vector<double>& expected = baseline.ranks.front().logprobs_after;

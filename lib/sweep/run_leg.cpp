@@ -54,8 +54,8 @@ class LegRun {
   // "versions" and "contents".
   std::vector<Check> push(size_t step) {
     const auto version = static_cast<int64_t>(step) + 1;
-    Check versions{.name = "versions", .error = 0.0, .tolerance = 0.0, .where = "", .failure = ""};
-    Check contents{.name = "contents", .error = 0.0, .tolerance = 0.0, .where = "", .failure = ""};
+    Check versions{.name = "versions", .error = 0.0, .tolerance = 0.0};
+    Check contents{.name = "contents", .error = 0.0, .tolerance = 0.0};
     std::string failure;
     try {
       push_->run();

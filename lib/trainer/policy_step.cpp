@@ -83,9 +83,7 @@ torch::Tensor PolicyStep::whole(const torch::Tensor& logprobs, const torch::Tens
   torch::Tensor all = torch::zeros({values.size(0), packing.response_tokens}, torch::kFloat64);
   all.index_copy_(1, torch::tensor(packing.places, torch::kInt64), values);
   // Every token is on one rank and zero on the others, so that the sum is exact.
-  torch::Tensor sum = torch::zeros_like(all);
-  for (const torch::Tensor& part : cp_->all_gather(all)) sum.add_(part);
-  return sum;
+  return model::sum_in_order(cp_->all_gather(all));
 }
 
 std::vector<double> PolicyStep::logprobs(const model::Decoder& decoder, const BatchView& view,

@@ -23,9 +23,6 @@ class PushSession {
   void start() {
     attempt([&] { engine_.start_weight_update(); });
   }
-  void update(const Json& update_info) {
-    attempt([&] { engine_.update_weights(update_info); });
-  }
   // Not sent after any failure: an engine that misses a bucket must not take the version.
   void finish() {
     attempt([&] { engine_.finish_weight_update(version_); });

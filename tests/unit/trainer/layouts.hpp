@@ -28,14 +28,7 @@ struct LayoutOfTest {
 
 // Eight heads over four key/value heads, five layers, an odd vocabulary: everything that a cut can get wrong.
 inline arch::ModelConfig parallel_config(bool tied, int64_t vocabulary = 37) {
-  arch::ModelConfig config = arch::preset("tiny", vocabulary);
-  config.hidden_size = 32;
-  config.intermediate_size = 48;
-  config.num_hidden_layers = 5;
-  config.num_attention_heads = 8;
-  config.num_key_value_heads = 4;
-  config.head_dim = 8;
-  config.max_position_embeddings = 64;
+  arch::ModelConfig config = arch::preset("tiny-parallel", vocabulary);
   config.tie_word_embeddings = tied;
   if (!tied) {  // a Qwen2: biases instead of norms of q and k
     config.architecture = "Qwen2ForCausalLM";
