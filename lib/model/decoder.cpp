@@ -56,7 +56,7 @@ torch::ScalarType scalar_type(tensor::DType dtype) {
 
 struct Decoder::State {
   State(arch::ModelConfig model, tensor::DType dtype, CollectivesPtr ranks, std::byte* arena, const arch::Stage& part,
-        bool split_rows);
+        bool split_rows, torch::Device where);
 
   torch::Tensor attention_block(int index, const Layer& layer, const torch::Tensor& x, const Rotary::Angles& angles,
                                 const Attention& attention) const;
@@ -85,6 +85,7 @@ struct Decoder::State {
   arch::Stage stage;
   bool sequence_parallel;
   std::byte* arena;
+  torch::Device device;
   arch::ArenaLayout layout;
   std::vector<Named> parameters;
   std::unordered_map<std::string, std::size_t> by_name;
@@ -98,15 +99,16 @@ struct Decoder::State {
 };
 
 Decoder::State::State(arch::ModelConfig model, tensor::DType dtype, CollectivesPtr ranks, std::byte* memory,
-                      const arch::Stage& part, bool split_rows)
+                      const arch::Stage& part, bool split_rows, torch::Device where)
     : config(std::move(model)),
       tp(std::move(ranks)),
       stage(part),
       sequence_parallel(split_rows && tp->size() > 1),
       arena(memory),
+      device(where),
       layout(arch::arena_layout(config, dtype, tp->rank(), tp->size(), stage)),
-      rotary(config) {
-  const auto options = torch::TensorOptions().dtype(scalar_type(dtype));
+      rotary(config, device) {
+  const auto options = torch::TensorOptions().dtype(scalar_type(dtype)).device(device);
   for (const arch::ArenaEntry& entry : layout.entries) {
     by_name[entry.parameter.full.name] = parameters.size();
     parameters.push_back(
@@ -162,13 +164,6 @@ Linear Decoder::State::shared_kv(const Linear& linear) const {
 }
 
 torch::Tensor Decoder::State::embed(const torch::Tensor& ids) const {
-  if (ids.numel() > 0) {
-    const int64_t low = ids.min().item<int64_t>();
-    const int64_t high = ids.max().item<int64_t>();
-    VIME_CHECK(low >= 0 && high < config.vocab_size, "token id " + std::to_string(low < 0 ? low : high) +
-                                                         " is outside the vocabulary of " +
-                                                         std::to_string(config.vocab_size));
-  }
   if (tp->size() == 1) return torch::embedding(embedding, ids);
   const int64_t rows = embedding.size(0);
   // A part without rows adds nothing, but has to stay in the graph: the backward pass is collective.
@@ -203,12 +198,28 @@ torch::Tensor Decoder::State::mlp_block(const Layer& layer, const torch::Tensor&
   return project_and_leave(layer.down, torch::silu(layer.gate(in)) * layer.up(in));
 }
 
-Decoder::Decoder(arch::ModelConfig config, tensor::DType dtype, CollectivesPtr tp, std::byte* arena)
-    : Decoder(config, dtype, std::move(tp), arena, arch::whole_model(config), false) {}
+Decoder::Decoder(arch::ModelConfig config, tensor::DType dtype, CollectivesPtr tp, std::byte* arena,
+                 torch::Device device)
+    : Decoder(config, dtype, std::move(tp), arena, arch::whole_model(config), false, device) {}
 
 Decoder::Decoder(arch::ModelConfig config, tensor::DType dtype, CollectivesPtr tp, std::byte* arena,
-                 const arch::Stage& stage, bool sequence_parallel)
-    : state_(std::make_shared<State>(std::move(config), dtype, std::move(tp), arena, stage, sequence_parallel)) {}
+                 const arch::Stage& stage, bool sequence_parallel, torch::Device device)
+    : state_(
+          std::make_shared<State>(std::move(config), dtype, std::move(tp), arena, stage, sequence_parallel, device)) {}
+
+void Decoder::check_tokens(const torch::Tensor& ids, const torch::Tensor& positions) const {
+  const auto check_range = [](const torch::Tensor& values, const std::string& what, int64_t end,
+                              const std::string& of) {
+    if (values.numel() == 0) return;
+    const int64_t low = values.min().item<int64_t>();
+    const int64_t high = values.max().item<int64_t>();
+    VIME_CHECK(low >= 0 && high < end,
+               what + " " + std::to_string(low < 0 ? low : high) + " is outside " + of + std::to_string(end));
+  };
+  check_range(ids, "token id", state_->config.vocab_size, "the vocabulary of ");
+  check_range(positions, "position", state_->config.max_position_embeddings, "max_position_embeddings = ");
+  if (positions.numel() > 0) state_->rotary.reserve(positions.max().item<int64_t>() + 1);
+}
 
 torch::Tensor Decoder::embed(const torch::Tensor& ids) const {
   VIME_CHECK(state_->stage.first(), "embeddings are looked up on the first stage");
@@ -237,7 +248,8 @@ torch::Tensor Decoder::final_norm(const torch::Tensor& x) const {
 
 torch::Tensor Decoder::hidden_states(const torch::Tensor& ids, const torch::Tensor& positions,
                                      const Attention& attention) const {
-  return final_norm(run_layers(embed(ids), positions, attention));
+  check_tokens(ids, positions);
+  return final_norm(run_layers(embed(ids.to(state_->device)), positions.to(state_->device), attention));
 }
 
 torch::Tensor Decoder::logits(const torch::Tensor& hidden) const {
@@ -260,6 +272,10 @@ const CollectivesPtr& Decoder::tensor_parallel() const {
 
 std::byte* Decoder::arena() const {
   return state_->arena;
+}
+
+torch::Device Decoder::device() const {
+  return state_->device;
 }
 
 std::vector<Decoder::Named>& Decoder::parameters() {

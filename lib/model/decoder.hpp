@@ -1,7 +1,7 @@
 // One decoder definition for trainer and engine: Llama, Qwen2 and Qwen3 dense, the layers of one pipeline stage,
-// tensor-parallel, over parameters that lie in an arena. The caller owns the arena and the attention; the decoder owns
-// neither weights nor caches. One thread at a time. With more than one rank the forward and backward pass are
-// collective: all ranks run the same tokens and block for each other (RankGroup's timeout).
+// tensor-parallel, over parameters that lie in an arena in the host's memory or a GPU's. The caller owns the arena and
+// the attention; the decoder owns neither weights nor caches. One thread at a time. With more than one rank the forward
+// and backward pass are collective: all ranks run the same tokens and block for each other (RankGroup's timeout).
 //
 // Gradients of what several tensor-parallel ranks hold (norms, biases behind a sum, shared key/value heads): without
 // sequence parallelism they are complete after backward, the sum being part of the backward pass; with it each rank's
@@ -27,25 +27,31 @@ torch::ScalarType scalar_type(tensor::DType dtype);
 
 class Decoder {
  public:
-  // The whole model. `arena` holds arena_layout(config, dtype, tp->rank(), tp->size()).total_bytes and outlives the
-  // decoder.
-  Decoder(arch::ModelConfig config, tensor::DType dtype, CollectivesPtr tp, std::byte* arena);
+  // The whole model. `arena` holds arena_layout(config, dtype, tp->rank(), tp->size()).total_bytes, lies on `device`
+  // and outlives the decoder.
+  Decoder(arch::ModelConfig config, tensor::DType dtype, CollectivesPtr tp, std::byte* arena,
+          torch::Device device = torch::kCPU);
   // One stage; the arena is that of arena_layout(..., stage). sequence_parallel: between attention and MLP each
   // tensor-parallel rank holds an equal share of the rows (Korthikanti et al. 2022), so that the number of rows has to
   // be a multiple of the tensor-parallel size.
   Decoder(arch::ModelConfig config, tensor::DType dtype, CollectivesPtr tp, std::byte* arena, const arch::Stage& stage,
-          bool sequence_parallel);
+          bool sequence_parallel, torch::Device device = torch::kCPU);
 
-  // The parts of a forward pass. `rows` are all rows, or this rank's share of them under sequence parallelism.
-  // First stage: int64 [tokens] on the CPU -> [rows, hidden]. Ids outside the vocabulary are Error{internal}: the
-  // callers have checked what users gave them.
+  // Looks at the tokens of a pass before it, on the CPU, where looking costs no wait for the device: ids outside the
+  // vocabulary and positions outside max_position_embeddings are Error{internal}, since the callers have checked what
+  // users gave them. Both int64 [tokens] on the CPU.
+  void check_tokens(const torch::Tensor& ids, const torch::Tensor& positions) const;
+
+  // The parts of a forward pass over tokens that have been checked; all tensors lie on the decoder's device. `rows` are
+  // all rows, or this rank's share of them under sequence parallelism.
+  // First stage: int64 [tokens] -> [rows, hidden].
   torch::Tensor embed(const torch::Tensor& ids) const;
-  // [rows, hidden] -> [rows, hidden]. positions: int64 [tokens] on the CPU, of all rows; one outside
-  // max_position_embeddings is Error{internal}.
+  // [rows, hidden] -> [rows, hidden]. positions: int64 [tokens], of all rows.
   torch::Tensor run_layers(const torch::Tensor& x, const torch::Tensor& positions, const Attention& attention) const;
   // Last stage: the final norm, [rows, hidden] -> [rows, hidden].
   torch::Tensor final_norm(const torch::Tensor& x) const;
-  // All three, where there is one stage: hidden states after the final norm.
+  // All three, where there is one stage: hidden states after the final norm. ids and positions: on the CPU; they are
+  // checked first.
   torch::Tensor hidden_states(const torch::Tensor& ids, const torch::Tensor& positions,
                               const Attention& attention) const;
 
@@ -58,6 +64,7 @@ class Decoder {
   int64_t vocab_begin() const;  // on the first and the last stage
   const CollectivesPtr& tensor_parallel() const;
   std::byte* arena() const;
+  torch::Device device() const;
 
   // Parameters as leaf tensors that alias the arena, under HF names, in checkpoint order. Local shards.
   struct Named {

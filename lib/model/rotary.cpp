@@ -3,8 +3,6 @@
 #include <algorithm>
 #include <cmath>
 
-#include "base/error.hpp"
-
 namespace vime::model {
 namespace {
 
@@ -55,47 +53,43 @@ struct Rotate : torch::autograd::Function<Rotate> {
 
 }  // namespace
 
-Rotary::Rotary(const arch::ModelConfig& config) : max_positions_(config.max_position_embeddings) {
+Rotary::Rotary(const arch::ModelConfig& config, torch::Device device)
+    : max_positions_(config.max_position_embeddings), device_(device) {
   const torch::NoGradGuard no_grad;
   const torch::Tensor exponents =
       torch::arange(0, config.head_dim, 2, torch::kFloat32) / static_cast<double>(config.head_dim);
   const torch::Tensor inverse = torch::reciprocal(torch::pow(config.rope_theta, exponents)).contiguous();
   frequencies_.assign(inverse.data_ptr<float>(), inverse.data_ptr<float>() + inverse.numel());
-  if (!config.rope_scaling) return;
-  for (float& frequency : frequencies_) frequency = scaled_frequency(frequency, *config.rope_scaling);
+  if (config.rope_scaling) {
+    for (float& frequency : frequencies_) frequency = scaled_frequency(frequency, *config.rope_scaling);
+  }
+  reserve(1);
 }
 
 // Scalar cosines: LibTorch's vectorised ones may differ in the last bit with a row's place in the batch.
-void Rotary::grow(int64_t rows) {
+void Rotary::reserve(int64_t end) {
+  if (cos_.defined() && end <= cos_.size(0)) return;
+  int64_t rows = 256;
+  while (rows < end) rows *= 2;
+  rows = std::min(rows, max_positions_);
   const auto half = static_cast<int64_t>(frequencies_.size());
-  cos_ = torch::empty({rows, half}, torch::kFloat32);
-  sin_ = torch::empty({rows, half}, torch::kFloat32);
-  float* cos = cos_.data_ptr<float>();
-  float* sin = sin_.data_ptr<float>();
-  at::parallel_for(0, rows, 1024, [&](int64_t begin, int64_t end) {
-    for (int64_t i = begin * half; i < end * half; ++i) {
+  torch::Tensor cosines = torch::empty({rows, half}, torch::kFloat32);
+  torch::Tensor sines = torch::empty({rows, half}, torch::kFloat32);
+  float* cos = cosines.data_ptr<float>();
+  float* sin = sines.data_ptr<float>();
+  at::parallel_for(0, rows, 1024, [&](int64_t first, int64_t last) {
+    for (int64_t i = first * half; i < last * half; ++i) {
       const float angle = static_cast<float>(i / half) * frequencies_[static_cast<std::size_t>(i % half)];
       cos[i] = static_cast<float>(std::cos(static_cast<double>(angle)));
       sin[i] = static_cast<float>(std::sin(static_cast<double>(angle)));
     }
   });
+  cos_ = cosines.to(device_);
+  sin_ = sines.to(device_);
 }
 
-Rotary::Angles Rotary::angles(const torch::Tensor& positions, const torch::TensorOptions& options) {
+Rotary::Angles Rotary::angles(const torch::Tensor& positions, const torch::TensorOptions& options) const {
   const torch::NoGradGuard no_grad;
-  if (positions.numel() > 0) {
-    const int64_t first = positions.min().item<int64_t>();
-    const int64_t last = positions.max().item<int64_t>();
-    VIME_CHECK(first >= 0 && last < max_positions_, "position " + std::to_string(first < 0 ? first : last) +
-                                                        " is outside [0, " + std::to_string(max_positions_) + ")");
-    if (!cos_.defined() || last >= cos_.size(0)) {
-      int64_t rows = 256;
-      while (rows <= last) rows *= 2;
-      grow(std::min(rows, max_positions_));
-    }
-  } else if (!cos_.defined()) {
-    grow(1);
-  }
   const auto rows_of = [&](const torch::Tensor& table) {
     return table.index_select(0, positions).unsqueeze(1).to(options);
   };

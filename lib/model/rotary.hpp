@@ -1,5 +1,5 @@
 // Rotary position embeddings (Su et al. 2021) in the half-split form of transformers, with linear and Llama 3 frequency
-// scaling. One thread at a time: the table of cosines and sines grows with the largest position seen.
+// scaling. One thread at a time: the table of cosines and sines grows with the positions reserved.
 #pragma once
 
 #include <torch/torch.h>
@@ -12,21 +12,23 @@ namespace vime::model {
 
 class Rotary {
  public:
-  explicit Rotary(const arch::ModelConfig& config);
+  // The table lies on `device`.
+  Rotary(const arch::ModelConfig& config, torch::Device device);
+  // Makes room for positions below `end`; later calls of angles() may use them.
+  void reserve(int64_t end);
 
   // Cosines and sines of some rows, each [tokens, 1, head_dim / 2].
   struct Angles {
     torch::Tensor cos;
     torch::Tensor sin;
   };
-  // positions: int64 [tokens] on the CPU. Throws Error{internal} on one outside [0, max_position_embeddings).
-  Angles angles(const torch::Tensor& positions, const torch::TensorOptions& options);
+  // positions: int64 [tokens] on the table's device, each reserved before.
+  Angles angles(const torch::Tensor& positions, const torch::TensorOptions& options) const;
 
  private:
-  void grow(int64_t rows);
-
   std::vector<float> frequencies_;  // [head_dim / 2], radians per position
   int64_t max_positions_ = 0;
+  torch::Device device_;
   torch::Tensor cos_;  // float32 [rows, head_dim / 2]
   torch::Tensor sin_;
 };

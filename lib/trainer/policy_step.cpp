@@ -64,9 +64,10 @@ StageWork PolicyStep::forward_work(const model::Decoder& decoder, std::vector<Fl
   work.forward = [&](size_t i, const torch::Tensor& input) {
     Flight& flight = flights[i];
     flight.input = input;
+    decoder.check_tokens(flight.packing.ids, flight.packing.positions);
     if (torch::GradMode::is_enabled() && input.defined()) flight.input.set_requires_grad(true);
-    const torch::Tensor x = pipeline_.first() ? decoder.embed(flight.packing.ids) : flight.input;
-    flight.output = decoder.run_layers(x, flight.packing.positions, flight.packing.attention);
+    const torch::Tensor x = pipeline_.first() ? decoder.embed(flight.packing.ids.to(decoder.device())) : flight.input;
+    flight.output = decoder.run_layers(x, flight.packing.positions.to(decoder.device()), flight.packing.attention);
     if (pipeline_.last()) flight.output = decoder.final_norm(flight.output);
     return flight.output;
   };

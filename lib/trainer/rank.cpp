@@ -11,6 +11,7 @@
 #include "model/checkpoint.hpp"
 #include "rollout/train_batch.hpp"
 #include "trainer/shared_gradients.hpp"
+#include "weights/shared_arena.hpp"
 
 namespace vime::trainer {
 namespace {
@@ -44,7 +45,7 @@ TrainerRank::TrainerRank(RankOptions options) : options_(std::move(options)) {
   const uint64_t bytes = arch::arena_layout(options_.config, kDType, place().tp_rank, layout.tp,
                                             arch::stage_of(options_.config, place().pp_rank, layout.pp))
                              .total_bytes;
-  arena_ = std::make_unique<weights::SharedArena>(bytes);
+  arena_ = make_arena(bytes);
   decoder_ = make_decoder(arena_->data());
   load_weights();
   decoder_->require_grad(true);
@@ -59,6 +60,10 @@ TrainerRank::~TrainerRank() = default;
 
 std::string TrainerRank::replica() const {
   return "dp " + std::to_string(place().dp_rank) + ", cp " + std::to_string(place().cp_rank);
+}
+
+std::unique_ptr<weights::Arena> TrainerRank::make_arena(uint64_t bytes) const {
+  return std::make_unique<weights::SharedArena>(bytes);
 }
 
 std::unique_ptr<model::Decoder> TrainerRank::make_decoder(std::byte* arena) const {

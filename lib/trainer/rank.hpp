@@ -20,9 +20,9 @@
 #include "trainer/policy_step.hpp"
 #include "trainer/rank_slot_group.hpp"
 #include "trainer/whole_tensors.hpp"
+#include "weights/arena.hpp"
 #include "weights/network_push.hpp"
 #include "weights/session.hpp"
-#include "weights/shared_arena.hpp"
 #include "weights/slot_push.hpp"
 
 namespace vime::trainer {
@@ -126,6 +126,7 @@ class TrainerRank {
  private:
   class PlannedRanks;
 
+  std::unique_ptr<weights::Arena> make_arena(uint64_t bytes) const;  // that engine workers can read
   std::unique_ptr<model::Decoder> make_decoder(std::byte* arena) const;
   void load_weights();
   void load_optimizer();
@@ -141,17 +142,17 @@ class TrainerRank {
 
   RankOptions options_;
   std::shared_ptr<PlannedRanks> tp_;
-  std::unique_ptr<weights::SharedArena> arena_;
+  std::unique_ptr<weights::Arena> arena_;
   std::unique_ptr<model::Decoder> decoder_;
   std::unique_ptr<Optimizer> optimizer_;
-  std::unique_ptr<weights::SharedArena> reference_arena_;
+  std::unique_ptr<weights::Arena> reference_arena_;
   std::unique_ptr<model::Decoder> reference_;           // without one: null
   std::unique_ptr<model::MeetingPoint> meeting_point_;  // of rank 0
   LayoutGroups groups_;
   std::unique_ptr<PolicyStep> policy_;
   std::unique_ptr<WholeTensors> whole_;
-  std::unique_ptr<RankSlotGroup> slot_;            // of the slot that holds this rank; else null
-  std::unique_ptr<weights::SharedArena> staging_;  // a bucket of whole tensors, where the arena lacks some
+  std::unique_ptr<RankSlotGroup> slot_;      // of the slot that holds this rank; else null
+  std::unique_ptr<weights::Arena> staging_;  // a bucket of whole tensors, where the arena lacks some
   http::Client client_;
   std::unique_ptr<weights::NetworkPush> network_push_;
   std::vector<std::byte> network_staging_;

@@ -52,7 +52,7 @@ void TrainerRank::load_weights() {
     }
   };
   if (options_.with_reference) {
-    reference_arena_ = std::make_unique<weights::SharedArena>(arena_->bytes());
+    reference_arena_ = make_arena(arena_->bytes());
     reference_ = make_decoder(reference_arena_->data());
     fill(*reference_, options_.reference_dir.empty() ? options_.model_dir : options_.reference_dir);
   }

@@ -111,7 +111,7 @@ void TrainerRank::send_buckets(std::optional<weights::SlotPush>& slot, weights::
     // A replica gathers for itself, and only where somebody reads.
     if (!has_reader()) return;
     if (!staging_ || staging_->bytes() < largest(buckets)) {
-      staging_ = std::make_unique<weights::SharedArena>(largest(buckets));
+      staging_ = make_arena(largest(buckets));
     }
     for (const weights::Bucket& bucket : buckets) {
       whole_->gather(bucket, arena_->data(), staging_->data());

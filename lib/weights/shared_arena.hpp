@@ -8,20 +8,22 @@
 #include <string>
 
 #include "base/files.hpp"
+#include "weights/arena.hpp"
 
 namespace vime::weights {
 
 // The owner's side. The memory lives while this lives, or while somebody has it mapped.
-class SharedArena {
+class SharedArena final : public Arena {
  public:
   explicit SharedArena(uint64_t bytes);  // zero-filled; Error{exhausted} when there is no memory
-  ~SharedArena();
+  ~SharedArena() override;
   SharedArena(const SharedArena&) = delete;
   SharedArena& operator=(const SharedArena&) = delete;
 
-  std::byte* data() const { return data_; }
-  uint64_t bytes() const { return bytes_; }
-  std::string handle() const;  // "memfd:<pid>:<fd>:<nonce>"; of the calling process, so a forked child makes its own
+  std::byte* data() const override { return data_; }
+  uint64_t bytes() const override { return bytes_; }
+  std::string handle()
+      const override;  // "memfd:<pid>:<fd>:<nonce>"; of the calling process, so a forked child makes its own
 
  private:
   UniqueFd fd_;
@@ -32,16 +34,16 @@ class SharedArena {
 };
 
 // The reader's side: maps the owner's memory read-only.
-class SharedMapping {
+class SharedMapping final : public Mapping {
  public:
   explicit SharedMapping(
       const std::string& handle);  // Error{process_failed} naming the handle and why it cannot be opened
-  ~SharedMapping();
+  ~SharedMapping() override;
   SharedMapping(const SharedMapping&) = delete;
   SharedMapping& operator=(const SharedMapping&) = delete;
 
-  const std::byte* data() const { return data_; }
-  uint64_t bytes() const { return bytes_; }
+  const std::byte* data() const override { return data_; }
+  uint64_t bytes() const override { return bytes_; }
 
  private:
   std::byte* map_ = nullptr;

@@ -1,0 +1,26 @@
+// The GPU that the calling thread works on. Which GPUs a machine has is asked in lib/devices.
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+namespace vime::gpu {
+
+bool built();  // whether this binary can drive GPUs at all; every other call of this room then is Error{refused}
+
+// Makes the GPU with this UUID (lower case, no prefix) the calling thread's and returns its ordinal. Error{refused}
+// naming those that CUDA sees when it is not among them.
+int select_device(const std::string& uuid);
+int device_count();
+std::string device_uuid(int ordinal);
+
+struct MemoryInfo {
+  uint64_t free_bytes = 0;  // other processes' memory counts as used
+  uint64_t total_bytes = 0;
+};
+MemoryInfo memory_info();
+
+// Blocks until everything given to this thread's GPU has been done; the place where errors of kernels come up.
+void synchronize();
+
+}  // namespace vime::gpu
