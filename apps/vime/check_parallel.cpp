@@ -27,6 +27,8 @@ struct LegArguments {
   bool pp_given = false;
   std::string gpus_per_engine = "2";
   std::string device = "cpu";
+  std::string dtype;
+  bool num_gpus_given = false;
 };
 
 struct SweepArguments {
@@ -49,7 +51,15 @@ void add_leg_arguments(CLI::App& command, LegArguments& arguments) {
       "Change a key of the spec that the sweep does not set itself, for example algorithm.eps_clip=0.1 or seed=7; may "
       "be "
       "repeated");
-  command.add_option("--num-gpus", arguments.num_gpus, "Numbers of devices (default 8,4,2)")->type_name("LIST");
+  command
+      .add_option_function<std::string>(
+          "--num-gpus",
+          [&arguments](const std::string& numbers) {
+            arguments.num_gpus = numbers;
+            arguments.num_gpus_given = true;
+          },
+          "Numbers of devices (default 8,4,2; of GPUs those of them that are there)")
+      ->type_name("LIST");
   command
       .add_option_function<std::string>(
           "--tp",
@@ -75,15 +85,21 @@ void add_leg_arguments(CLI::App& command, LegArguments& arguments) {
       ->type_name("NAME=VALUE,...");
   command.add_option("--rollout-num-gpus-per-engine", arguments.gpus_per_engine, "Devices of an engine (default 2)")
       ->type_name("N");
-  command.add_option("--device", arguments.device, "cpu: virtual devices of this machine")->type_name("cpu");
+  command
+      .add_option("--device", arguments.device, "cpu: virtual devices of this machine; cuda: its GPUs (default cpu)")
+      ->check(CLI::IsMember({"cpu", "cuda"}))
+      ->type_name("cpu|cuda");
+  command.add_option("--dtype", arguments.dtype, "Type of weights (default bfloat16 on GPUs, float32 on the CPU)")
+      ->check(CLI::IsMember({"float32", "bfloat16"}))
+      ->type_name("TYPE");
 }
 
 sweep::SweepPlan plan_of(const LegArguments& arguments, const std::string& run_id) {
-  if (arguments.device != "cpu") {
-    throw Error(ErrorKind::refused,
-                "--device " + arguments.device + ": this version drives virtual CPU devices only; expected cpu");
-  }
   sweep::SweepRequest request;
+  request.device = arguments.device;
+  request.dtype = arguments.dtype;
+  request.find_gpus = find_gpus;
+  request.num_gpus_given = arguments.num_gpus_given;
   request.sizes = {sweep::parse_sizes("--num-gpus", arguments.num_gpus), sweep::parse_sizes("--tp", arguments.tp),
                    sweep::parse_sizes("--pp", arguments.pp), sweep::parse_sizes("--cp", arguments.cp)};
   request.only = sweep::parse_only(arguments.only);

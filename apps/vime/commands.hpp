@@ -6,6 +6,8 @@
 #include <string>
 #include <vector>
 
+#include "devices/devices.hpp"
+
 namespace CLI {
 class App;
 }
@@ -24,6 +26,9 @@ void add_check_parallel_command(CLI::App& app, Action& chosen);
 void add_engine_command(CLI::App& app, Action& chosen);
 void add_trainer_command(CLI::App& app, Action& chosen);
 void add_agent_command(CLI::App& app, Action& chosen);
+
+// What device: cuda can use: the machine's GPUs, or the reason why this build or this machine has none.
+devices::Inventory find_gpus();
 
 // CONFIG and --set, which several subcommands take.
 struct SpecArguments {

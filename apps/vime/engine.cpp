@@ -2,6 +2,7 @@
 #include <CLI/CLI.hpp>
 #include <memory>
 
+#include "base/error.hpp"
 #include "base/random.hpp"
 #include "base/strings.hpp"
 #include "commands.hpp"
@@ -17,6 +18,10 @@ struct EngineArguments {
   std::string served_model_name;
   std::string host = "127.0.0.1";
   int port = 0;
+  std::string device = "cpu";
+  std::string dtype = "auto";
+  double gpu_memory_utilization = 0.9;
+  bool deterministic = false;
   int devices = 1;
   std::string device_uuids;
   std::string run_id;
@@ -26,19 +31,35 @@ struct EngineArguments {
   int64_t transfer_timeout_ms = 900000;
 };
 
+std::vector<std::string> first_devices(const EngineArguments& arguments, const std::string& run_id) {
+  std::vector<std::string> uuids;
+  if (arguments.device == "cpu") {
+    for (int i = 0; i < arguments.devices; ++i) uuids.push_back(placement::cpu_device_uuid(run_id, 0, i));
+    return uuids;
+  }
+  const devices::Inventory machine = find_gpus();
+  if (machine.gpus.empty()) throw Error(ErrorKind::refused, "--device cuda: " + machine.reason);
+  if (static_cast<size_t>(arguments.devices) > machine.gpus.size()) {
+    throw Error(ErrorKind::refused, "--devices " + std::to_string(arguments.devices) + ": this machine has " +
+                                        std::to_string(machine.gpus.size()) + " GPUs");
+  }
+  for (int i = 0; i < arguments.devices; ++i) uuids.push_back(machine.gpus[static_cast<size_t>(i)].uuid);
+  return uuids;
+}
+
 int engine_command(const EngineArguments& arguments) {
   const std::string run_id = arguments.run_id.empty() ? random_token() : arguments.run_id;
-  std::vector<std::string> uuids;
-  if (!arguments.device_uuids.empty()) {
-    uuids = split(arguments.device_uuids, ',');
-  } else {
-    for (int i = 0; i < arguments.devices; ++i) uuids.push_back(placement::cpu_device_uuid(run_id, 0, i));
-  }
+  const std::vector<std::string> uuids =
+      arguments.device_uuids.empty() ? first_devices(arguments, run_id) : split(arguments.device_uuids, ',');
   return run_worker_module("engine", {{"model_dir", arguments.model},
                                       {"load_format", arguments.load_format},
                                       {"served_model_name", arguments.served_model_name},
                                       {"address", arguments.host},
                                       {"port", arguments.port},
+                                      {"device", arguments.device},
+                                      {"dtype", arguments.dtype},
+                                      {"gpu_memory_utilization", arguments.gpu_memory_utilization},
+                                      {"deterministic", arguments.deterministic},
                                       {"device_uuids", uuids},
                                       {"run_id", run_id},
                                       {"token", run_token()},
@@ -67,7 +88,22 @@ void add_engine_command(CLI::App& app, Action& chosen) {
   command->add_option("--port", arguments->port, "Port; 0: the kernel chooses, and the log says which")
       ->check(CLI::Range(0, 65535))
       ->type_name("P");
-  command->add_option("--devices", arguments->devices, "Virtual CPU devices, one worker each (default 1)")
+  command->add_option("--device", arguments->device, "cpu: virtual devices; cuda: GPUs (default cpu)")
+      ->check(CLI::IsMember({"cpu", "cuda"}))
+      ->type_name("cpu|cuda");
+  command
+      ->add_option("--dtype", arguments->dtype,
+                   "Type of weights and arithmetic; auto: float32 on the CPU, bfloat16 on GPUs")
+      ->check(CLI::IsMember({"auto", "float32", "bfloat16"}))
+      ->type_name("TYPE");
+  command
+      ->add_option("--gpu-memory-utilization", arguments->gpu_memory_utilization,
+                   "Share of a GPU's memory that a worker may take (default 0.9)")
+      ->check(CLI::Range(0.01, 1.0))
+      ->type_name("SHARE");
+  command->add_flag("--deterministic", arguments->deterministic,
+                    "On GPUs: a token's log-prob does not depend on what shares its batch, at the cost of speed");
+  command->add_option("--devices", arguments->devices, "Devices, one worker each (default 1)")
       ->check(CLI::Range(1, 1024))
       ->type_name("N");
   command->add_option("--device-uuids", arguments->device_uuids, "UUIDs of its devices, instead of --devices")

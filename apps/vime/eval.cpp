@@ -30,7 +30,7 @@ int eval_command(const EvalArguments& arguments) {
   overrides.push_back("model.path=" + Json(arguments.model).dump());
   overrides.push_back("model.preset=null");
   loop::EvalOptions options;
-  options.spec = spec::load(arguments.spec.config, overrides);
+  options.spec = spec::load(arguments.spec.config, overrides, find_gpus);
   options.json = arguments.json;
   options.vime_binary = proc::own_binary();
   proc::watch_interrupts();

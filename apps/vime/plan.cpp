@@ -17,7 +17,7 @@ struct PlanOptions {
 };
 
 int plan_command(const PlanOptions& options) {
-  const spec::ExperimentSpec spec = spec::load(options.spec.config, options.spec.overrides);
+  const spec::ExperimentSpec spec = spec::load(options.spec.config, options.spec.overrides, find_gpus);
   const loop::Prepared prepared = loop::prepare(spec, "");
   const spec::ModelPlan model = spec::model_plan(spec, prepared.config);
   const std::string text = options.json ? spec::plan_json(spec, prepared.plan, model, false).dump(2) + "\n"

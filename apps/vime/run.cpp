@@ -43,7 +43,7 @@ fs::path run_dir_of(const RunArguments& arguments, const std::string& name) {
 }
 
 int run_command(const RunArguments& arguments) {
-  spec::ExperimentSpec spec = spec::load(arguments.spec.config, arguments.spec.overrides);
+  spec::ExperimentSpec spec = spec::load(arguments.spec.config, arguments.spec.overrides, find_gpus);
   if (arguments.ci_test) spec.ci_test = true;
   if (arguments.dry_run) return dry_run(spec);
   loop::RunOptions options;

@@ -25,6 +25,10 @@ proc::Command engine_command(const EngineLaunch& launch) {
                   launch.served_model,
                   "--run-id",
                   launch.run_id,
+                  "--device",
+                  launch.device,
+                  "--dtype",
+                  launch.dtype,
                   "--device-uuids",
                   join(launch.device_uuids, ","),
                   "--max-model-len",
@@ -35,6 +39,10 @@ proc::Command engine_command(const EngineLaunch& launch) {
                   launch.logprobs_mode,
                   "--transfer-timeout-ms",
                   std::to_string(launch.transfer_timeout_ms)};
+  if (launch.device == "cuda") {
+    command.argv.insert(command.argv.end(), {"--gpu-memory-utilization", format_number(launch.gpu_memory_utilization)});
+    if (launch.deterministic) command.argv.push_back("--deterministic");
+  }
   command.env["VIME_RUN_TOKEN"] = launch.token;
   command.log_path = launch.log_dir + "/" + command.role + ".log";
   return command;

@@ -15,6 +15,10 @@ struct EngineLaunch {
   std::string run_id;
   std::string token;
   int id = 0;
+  std::string device = "cpu";     // or "cuda"
+  std::string dtype = "float32";  // of the weights
+  double gpu_memory_utilization = 0.9;
+  bool deterministic = false;
   std::vector<std::string> device_uuids;  // one worker each
   std::string model_dir;                  // config and tokenizer, and the weights where they are loaded
   std::string served_model;               // the name that requests give

@@ -100,6 +100,10 @@ void Processes::start_engines(const Prepared& prepared, const RunDirectory& dire
     launch.run_id = prepared.run_id;
     launch.token = token_;
     launch.id = engine.id;
+    launch.device = spec.placement.device;
+    launch.dtype = spec.trainer.dtype;
+    launch.gpu_memory_utilization = spec.engine.gpu_memory_utilization;
+    launch.deterministic = spec.deterministic;
     for (int i = 0; i < engine.count; ++i) {
       launch.device_uuids.push_back(prepared.plan.devices[static_cast<size_t>(engine.start + i)].uuid);
     }

@@ -12,8 +12,10 @@ std::vector<Device> make_devices(const Request& request) {
   for (size_t node = 0; node < request.nodes.size(); ++node) {
     for (int index = 0; index < request.nodes[node]; ++index) {
       const int node_number = static_cast<int>(node);
+      const bool known = devices.size() < request.device_uuids.size();
       devices.push_back(
-          {static_cast<int>(devices.size()), node_number, index, cpu_device_uuid(request.run_id, node_number, index)});
+          {static_cast<int>(devices.size()), node_number, index,
+           known ? request.device_uuids[devices.size()] : cpu_device_uuid(request.run_id, node_number, index)});
     }
   }
   return devices;

@@ -53,7 +53,8 @@ struct Request {
   int rollout_num_gpus_per_engine = 1;
   int tensor_model_parallel_size = 1, pipeline_model_parallel_size = 1, context_parallel_size = 1;
   bool allow_engines_across_nodes = false;
-  std::string run_id;  // for the UUIDs of CPU devices
+  std::string run_id;                     // for the UUIDs of CPU devices
+  std::vector<std::string> device_uuids;  // of GPUs, one for each device; empty: CPU devices
 };
 
 struct Plan {

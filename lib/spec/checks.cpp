@@ -15,24 +15,6 @@ std::string text(int64_t number) {
   return std::to_string(number);
 }
 
-// Virtual devices cost nothing, so without an inventory there are as many as the job needs, the trainer's nodes first.
-void derive_placement(Placement& placement, const Problems& problems) {
-  const int64_t trainer = placement.actor_num_nodes * placement.actor_num_gpus_per_node;
-  if (placement.device == "auto") placement.device = "cpu";
-  if (!problems.is_given("placement.rollout_num_gpus") && placement.colocate) placement.rollout_num_gpus = trainer;
-  if (problems.is_given("placement.nodes")) return;
-  const int64_t behind =
-      placement.colocate ? std::max<int64_t>(placement.rollout_num_gpus - trainer, 0) : placement.rollout_num_gpus;
-  if (trainer + behind > placement::kMaxDevices) {
-    placement.nodes = {placement::kMaxDevices};  // too many; the placement room says so
-  } else if (placement.actor_num_nodes == 1) {
-    placement.nodes = {trainer + behind};
-  } else {
-    placement.nodes.assign(static_cast<size_t>(placement.actor_num_nodes), placement.actor_num_gpus_per_node);
-    if (behind > 0) placement.nodes.push_back(behind);
-  }
-}
-
 void check_name(const ExperimentSpec& spec, Problems& problems) {
   const char* allowed = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_.-";
   if (!problems.sound({"name"})) return;
@@ -68,16 +50,29 @@ void check_placement(const ExperimentSpec& spec, Problems& problems) {
   }
 }
 
+// Each transport moves bytes of one kind of memory, and some reach colocated engines only, others never.
 void check_transport(const ExperimentSpec& spec, Problems& problems) {
-  if (!placement_keys_sound(problems) || !problems.sound({"weight_sync.transport"}) ||
-      spec.weight_sync.transport != "shm")
-    return;
+  const std::string& transport = spec.weight_sync.transport;
+  if (!placement_keys_sound(problems) || !problems.sound({"weight_sync.transport"}) || transport == "auto") return;
+  const bool gpus = spec.placement.device == "cuda";
+  if (gpus != (transport == "cuda_ipc" || transport == "nccl")) {
+    return problems.add_at("weight_sync.transport", "transport " + transport + " does not go with placement.device " +
+                                                        spec.placement.device + "; use auto" +
+                                                        (gpus ? ", cuda_ipc or nccl" : ", shm or tcp"));
+  }
   const placement::Plan plan = placement::make_plan(placement_request(spec, ""));
-  if (plan.overflow_engines.empty()) return;
-  problems.add_at("weight_sync.transport", "transport shm reaches colocated engines only, but " +
-                                               text(static_cast<int64_t>(plan.overflow_engines.size())) + " of " +
-                                               text(static_cast<int64_t>(plan.engines.size())) +
-                                               " engines lie outside the trainer's devices; use auto or tcp");
+  const std::string of_engines = " of " + text(static_cast<int64_t>(plan.engines.size())) + " engines ";
+  if (transport == "nccl" && !plan.slots.empty()) {
+    problems.add_at("weight_sync.transport", "transport nccl needs engines on GPUs of their own, but " +
+                                                 text(static_cast<int64_t>(plan.slots.size())) + of_engines +
+                                                 "share theirs with the trainer; use auto");
+  }
+  if ((transport == "shm" || transport == "cuda_ipc") && !plan.overflow_engines.empty()) {
+    problems.add_at("weight_sync.transport", "transport " + transport + " reaches colocated engines only, but " +
+                                                 text(static_cast<int64_t>(plan.overflow_engines.size())) + of_engines +
+                                                 "lie outside the trainer's devices; use auto or " +
+                                                 (gpus ? "nccl" : "tcp"));
+  }
 }
 
 void check_algorithm(const ExperimentSpec& spec, Problems& problems) {
@@ -132,21 +127,21 @@ void check_lengths(const ExperimentSpec& spec, Problems& problems) {
 
 }  // namespace
 
-void derive_values(ExperimentSpec& spec, const Problems& problems) {
-  derive_placement(spec.placement, problems);
+void derive_values(ExperimentSpec& spec, const Problems& problems, const devices::Inventory& machine) {
+  derive_machine(spec, problems, machine);
   derive_batches(spec, problems);
   derive_training(spec, problems);
   derive_reward(spec.reward, problems);
-  if (spec.trainer.dtype == "auto") spec.trainer.dtype = "float32";
   if (!problems.is_given("algorithm.eps_clip_high")) spec.algorithm.eps_clip_high = spec.algorithm.eps_clip;
   if (spec.rollout.n_samples_per_prompt == 1) spec.algorithm.grpo_std_normalization = false;
   derive_eval(spec, problems);
   derive_data(spec, problems);
 }
 
-void check_spec(const ExperimentSpec& spec, Problems& problems) {
+void check_spec(const ExperimentSpec& spec, Problems& problems, const devices::Inventory& machine) {
   check_name(spec, problems);
   const std::optional<arch::ModelConfig> model = check_model(spec, problems);
+  check_machine(spec, problems, machine);
   check_placement(spec, problems);
   check_layout(spec, model, problems);
   check_transport(spec, problems);

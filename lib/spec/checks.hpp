@@ -5,16 +5,21 @@
 #include <optional>
 
 #include "arch/model_config.hpp"
+#include "devices/devices.hpp"
 #include "spec/problems.hpp"
 #include "spec/spec.hpp"
 
 namespace vime::spec {
 
 // Fills every field that was not given and depends on others. Idempotent: a resolved spec stays as it is.
-void derive_values(ExperimentSpec& spec, const Problems& problems);
+void derive_values(ExperimentSpec& spec, const Problems& problems, const devices::Inventory& machine);
 
 // Adds every contradiction to `problems`; a check whose keys are wrong already is left out.
-void check_spec(const ExperimentSpec& spec, Problems& problems);
+void check_spec(const ExperimentSpec& spec, Problems& problems, const devices::Inventory& machine);
+
+// machine_checks.cpp: the kind of devices, which GPUs, and what follows from the kind.
+void derive_machine(ExperimentSpec& spec, const Problems& problems, const devices::Inventory& machine);
+void check_machine(const ExperimentSpec& spec, Problems& problems, const devices::Inventory& machine);
 
 // batch_checks.cpp: the samples of a rollout are cut evenly into steps, and steps into data-parallel ranks.
 void derive_batches(ExperimentSpec& spec, const Problems& problems);

@@ -55,5 +55,6 @@ Section ci();
 Section placement();
 Section engine();
 Section weight_sync();
+Section offload();
 
 }  // namespace vime::spec::table

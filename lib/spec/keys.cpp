@@ -5,10 +5,10 @@
 namespace vime::spec {
 
 const std::vector<Section>& sections() {
-  static const std::vector<Section> all{
-      table::top_level(), table::model(),      table::data(),    table::reward(), table::placement(),
-      table::trainer(),   table::algorithm(),  table::rollout(), table::engine(), table::weight_sync(),
-      table::eval(),      table::checkpoint(), table::debug(),   table::ci()};
+  static const std::vector<Section> all{table::top_level(),  table::model(),       table::data(),      table::reward(),
+                                        table::placement(),  table::trainer(),     table::algorithm(), table::rollout(),
+                                        table::engine(),     table::weight_sync(), table::offload(),   table::eval(),
+                                        table::checkpoint(), table::debug(),       table::ci()};
   return all;
 }
 

@@ -13,7 +13,11 @@ Section top_level() {
             .limits = between(0, 9007199254740991.0)},
            {.name = "ci_test",
             .field = FIELD(ci_test),
-            .doc = "Every self-check that fails ends the run with exit status 3; the same as `--ci-test`."}}};
+            .doc = "Every self-check that fails ends the run with exit status 3; the same as `--ci-test`."},
+           {.name = "deterministic",
+            .field = FIELD(deterministic),
+            .doc = "Trainer and engine compute a token's log-prob in the same order, whatever shares its batch, at the "
+                   "cost of speed on GPUs; on the CPU it is always so."}}};
 }
 
 Section model() {

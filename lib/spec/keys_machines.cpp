@@ -10,15 +10,18 @@ Section placement() {
       "Which devices the trainer ranks and the engines get.",
       {{.name = "device",
         .field = FIELD(placement.device),
-        .doc = "`cpu`: any number of virtual devices on this machine. `auto` is `cpu`.",
-        .choices = {"auto", "cpu"},
-        .reason = "GPUs are not driven in this version",
-        .derived = "`cpu`"},
+        .doc = "`cuda`: NVIDIA GPUs. `cpu`: any number of virtual devices on this machine.",
+        .choices = {"auto", "cpu", "cuda"},
+        .derived = "`cuda` where this machine has as many GPUs as the job needs, else `cpu`"},
        {.name = "nodes",
         .field = FIELD(placement.nodes),
         .doc = "Devices of each node, for example `[4, 8, 2]`.",
         .limits = devices,
         .derived = "as many devices as the job needs"},
+       {.name = "device_uuids",
+        .field = FIELD(placement.device_uuids),
+        .doc = "The GPUs in the order of the devices: 8-4-4-4-12 hexadecimal digits in lower case, without prefix.",
+        .derived = "those that CUDA sees, the first ones (`CUDA_VISIBLE_DEVICES` is honoured)"},
        {.name = "colocate",
         .field = FIELD(placement.colocate),
         .doc =
@@ -63,6 +66,11 @@ Section engine() {
             .field = FIELD(engine.max_num_seqs),
             .doc = "Sequences that an engine computes at once; more requests wait their turn.",
             .limits = between(1, 65536)},
+           {.name = "gpu_memory_utilization",
+            .field = FIELD(engine.gpu_memory_utilization),
+            .doc = "Share of a GPU's memory that an engine worker may take for weights, KV cache and work.",
+            .limits = {.least = 0, .most = 1, .least_excluded = true},
+            .derived = "0.6 beside a trainer on the same GPU, else 0.9"},
            {.name = "logprobs_mode",
             .field = FIELD(engine.logprobs_mode),
             .doc = "`processed_logprobs`: after the temperature. `raw_logprobs`: before it.",
@@ -82,9 +90,9 @@ Section weight_sync() {
           "Pushing the trainer's weights to the engines.",
           {{.name = "transport",
             .field = FIELD(weight_sync.transport),
-            .doc = "`shm`: shared memory, colocated engines only. `tcp`: the network. `auto`: `shm` where an engine is "
-                   "colocated, `tcp` elsewhere.",
-            .choices = {"auto", "shm", "tcp"}},
+            .doc = "On GPUs `cuda_ipc`, for colocated engines, and `nccl`, for others; on CPU devices `shm`, shared "
+                   "memory for colocated engines, and `tcp`, the network. `auto`: for each engine the one that fits.",
+            .choices = {"auto", "shm", "tcp", "cuda_ipc", "nccl"}},
            {.name = "update_weight_buffer_size",
             .field = FIELD(weight_sync.update_weight_buffer_size),
             .doc = "Bytes sent at once; a larger tensor is sent alone.",
@@ -93,6 +101,20 @@ Section weight_sync() {
             .field = FIELD(weight_sync.timeout),
             .doc = "How long one push may take.",
             .limits = between(1, 7 * 86400e3)}}};
+}
+
+Section offload() {
+  return {"offload",
+          "What makes room on a GPU that trainer and engine share.",
+          {{.name = "train",
+            .field = FIELD(offload.train),
+            .doc = "The trainer's optimizer state, gradients and master weights go to the host's memory while engines "
+                   "generate.",
+            .derived = "true for colocated engines on GPUs"},
+           {.name = "rollout",
+            .field = FIELD(offload.rollout),
+            .doc = "Engines give up their weights and KV cache while the trainer works.",
+            .derived = "true for colocated engines on GPUs"}}};
 }
 
 }  // namespace vime::spec::table

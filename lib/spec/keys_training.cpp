@@ -96,10 +96,16 @@ Section trainer() {
         .limits = between(1, 1e9)},
        {.name = "dtype",
         .field = FIELD(trainer.dtype),
-        .doc = "Type of weights and arithmetic.",
-        .choices = {"auto", "float32"},
-        .reason = "the CPU trainer works in float32",
-        .derived = "`float32`"}}};
+        .doc = "Type of weights and arithmetic. With `bfloat16` (GPUs only) the optimizer keeps float32 weights, and "
+               "gradients are summed in float32.",
+        .choices = {"auto", "float32", "bfloat16"},
+        .derived = "`bfloat16` on GPUs, `float32` on the CPU"},
+       {.name = "recompute_granularity",
+        .field = FIELD(trainer.recompute_granularity),
+        .doc = "Activations that the backward pass computes again instead of keeping them, on GPUs. `selective`: norms "
+               "and the MLP's product. `full`: whole layers. `none`: nothing.",
+        .choices = {"auto", "none", "selective", "full"},
+        .derived = "`selective` on GPUs, `none` on the CPU"}}};
 }
 
 Section algorithm() {
@@ -252,7 +258,8 @@ Section ci() {
            {.name = "logprob_gap_tolerance",
             .field = FIELD(ci.logprob_gap_tolerance),
             .doc = "Largest mean difference between the trainer's and the engine's log-probs.",
-            .limits = above(0)}}};
+            .limits = above(0),
+            .derived = "1e-4 in float32, 0.02 in bfloat16"}}};
 }
 
 }  // namespace vime::spec::table

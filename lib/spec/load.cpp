@@ -205,15 +205,18 @@ void require_keys(const ExperimentSpec& spec, Problems& problems) {
 
 }  // namespace
 
-ExperimentSpec parse(const std::string& text, const std::string& name, const std::vector<std::string>& overrides) {
+ExperimentSpec parse(const std::string& text, const std::string& name, const std::vector<std::string>& overrides,
+                     const FindGpus& find_gpus) {
   ExperimentSpec spec;
   Problems problems(name);
   read_file(make_source(name, text), spec, problems);
   int number = 0;
   for (const std::string& one : overrides) read_override(one, ++number, spec, problems);
   require_keys(spec, problems);
-  derive_values(spec, problems);
-  check_spec(spec, problems);
+  devices::Inventory machine{{}, "no GPUs were looked for"};
+  if (spec.placement.device != "cpu" && find_gpus) machine = find_gpus();
+  derive_values(spec, problems, machine);
+  check_spec(spec, problems, machine);
   problems.throw_if_any();
   return spec;
 }
@@ -226,8 +229,8 @@ ExperimentSpec read_resolved(const std::string& text, const std::string& name) {
   return spec;
 }
 
-ExperimentSpec load(const fs::path& file, const std::vector<std::string>& overrides) {
-  return parse(read_spec_file(file), file.string(), overrides);
+ExperimentSpec load(const fs::path& file, const std::vector<std::string>& overrides, const FindGpus& find_gpus) {
+  return parse(read_spec_file(file), file.string(), overrides, find_gpus);
 }
 
 }  // namespace vime::spec

@@ -16,12 +16,19 @@ placement::Request placement_request(const ExperimentSpec& spec, const std::stri
   request.context_parallel_size = static_cast<int>(spec.trainer.context_parallel_size);
   request.allow_engines_across_nodes = from.allow_engines_across_nodes;
   request.run_id = run_id;
+  request.device_uuids = from.device_uuids;
   return request;
 }
 
 std::string transport_of(const ExperimentSpec& spec, const placement::Engine& engine) {
   if (spec.weight_sync.transport != "auto") return spec.weight_sync.transport;
+  if (spec.placement.device == "cuda") return engine.colocated ? "cuda_ipc" : "nccl";
   return engine.colocated ? "shm" : "tcp";
+}
+
+bool goes_over_network(const ExperimentSpec& spec, const placement::Engine& engine) {
+  const std::string transport = transport_of(spec, engine);
+  return transport == "tcp" || transport == "nccl";
 }
 
 }  // namespace vime::spec

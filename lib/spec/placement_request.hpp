@@ -12,7 +12,9 @@ namespace vime::spec {
 // The spec's section "placement" and the trainer's layout. The run id decides the UUIDs of CPU devices.
 placement::Request placement_request(const ExperimentSpec& spec, const std::string& run_id);
 
-// How weights reach this engine: "shm" or "tcp".
+// How weights reach this engine: "shm", "tcp", "cuda_ipc" or "nccl".
 std::string transport_of(const ExperimentSpec& spec, const placement::Engine& engine);
+// Whether that is from the one network source, colocated or not.
+bool goes_over_network(const ExperimentSpec& spec, const placement::Engine& engine);
 
 }  // namespace vime::spec

@@ -201,8 +201,8 @@ std::string plan_table(const ExperimentSpec& spec, const placement::Plan& plan, 
   const auto ranks = static_cast<int64_t>(plan.ranks.size());
   const auto engines = static_cast<int64_t>(plan.engines.size());
   std::string out = heading("plan", spec.name);
-  out += "\n" + heading("devices", counted(devices, "virtual CPU device") + " on " +
-                                       counted(static_cast<int64_t>(spec.placement.nodes.size()), "node"));
+  out += "\n" + heading("devices", counted(devices, spec.placement.device == "cuda" ? "GPU" : "virtual CPU device") +
+                                       " on " + counted(static_cast<int64_t>(spec.placement.nodes.size()), "node"));
   out += aligned(node_rows(plan, spec.placement.nodes), most_rows, "node");
   out += "\n" + heading("trainer", counted(ranks, "rank") + ", " + layout_text(plan.layout) + ", " +
                                        spec.trainer.dtype + ", " + spec.trainer.optimizer);

@@ -63,6 +63,7 @@ struct Reward {
 struct Placement {
   std::string device = "auto";
   std::vector<int64_t> nodes;
+  std::vector<std::string> device_uuids;
   bool colocate = false;
   int64_t actor_num_nodes = 1;
   int64_t actor_num_gpus_per_node = 1;
@@ -94,6 +95,7 @@ struct Trainer {
   milliseconds timeout{3600000};
   int64_t max_tokens_per_gpu = 4096;
   std::string dtype = "auto";
+  std::string recompute_granularity = "auto";
   bool operator==(const Trainer&) const = default;
 };
 
@@ -130,6 +132,7 @@ struct Engine {
   std::string backend = "embedded";
   std::optional<int64_t> max_model_len;
   int64_t max_num_seqs = 256;
+  double gpu_memory_utilization = 0.9;
   std::string logprobs_mode = "processed_logprobs";
   milliseconds startup_timeout{120000};
   milliseconds request_timeout{600000};
@@ -141,6 +144,13 @@ struct WeightSync {
   Bytes update_weight_buffer_size{512ull << 20};
   milliseconds timeout{900000};
   bool operator==(const WeightSync&) const = default;
+};
+
+// What leaves the GPU while the other side works on it.
+struct Offload {
+  bool train = false;
+  bool rollout = false;
+  bool operator==(const Offload&) const = default;
 };
 
 struct EvalDataset {
@@ -198,6 +208,7 @@ struct ExperimentSpec {
   std::string name = "experiment";
   int64_t seed = 1234;
   bool ci_test = false;
+  bool deterministic = false;
   Model model;
   Data data;
   Reward reward;
@@ -207,6 +218,7 @@ struct ExperimentSpec {
   Rollout rollout;
   Engine engine;
   WeightSync weight_sync;
+  Offload offload;
   Eval eval;
   Checkpoint checkpoint;
   Debug debug;

@@ -31,15 +31,20 @@ void set_optimizer(spec::Trainer& trainer, Loss loss) {
   trainer.lr = 1e-2;
 }
 
-void set_placement(spec::ExperimentSpec& spec, const Leg& leg, int gpus_per_engine) {
+void set_placement(spec::ExperimentSpec& spec, const Leg& leg, const LegSettings& settings) {
   spec.placement = {};
-  spec.placement.device = "cpu";
+  spec.placement.device = settings.device;
+  if (settings.device == "cuda") {
+    const auto first = settings.device_uuids.begin();
+    spec.placement.device_uuids.assign(first, first + leg.num_gpus);
+  }
+  spec.offload = {};  // trainer and engines are compared side by side
   spec.placement.nodes = {leg.num_gpus};
   spec.placement.colocate = true;
   spec.placement.actor_num_gpus_per_node = leg.num_gpus;
   spec.placement.rollout_num_gpus = leg.num_gpus;
   // The baseline has no engines, but a placement needs one that fits.
-  spec.placement.rollout_num_gpus_per_engine = engine_devices(leg, gpus_per_engine);
+  spec.placement.rollout_num_gpus_per_engine = engine_devices(leg, settings.gpus_per_engine);
   spec.trainer.tensor_model_parallel_size = leg.tp;
   spec.trainer.pipeline_model_parallel_size = leg.pp;
   spec.trainer.context_parallel_size = leg.cp;
@@ -73,7 +78,8 @@ spec::ExperimentSpec leg_spec(const spec::ExperimentSpec& base, const Leg& leg, 
   spec::ExperimentSpec spec = base;
   spec.name = leg_folder(leg);
   spec.ci_test = true;
-  set_placement(spec, leg, settings.gpus_per_engine);
+  set_placement(spec, leg, settings);
+  spec.trainer.dtype = settings.dtype;
   set_optimizer(spec.trainer, leg.loss);
   spec.trainer.global_batch_size = settings.samples;
   spec.trainer.num_steps_per_rollout = 1;

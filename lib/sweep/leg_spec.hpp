@@ -11,6 +11,9 @@ namespace vime::sweep {
 
 struct LegSettings {
   int gpus_per_engine = 2;
+  std::string device = "cpu";             // or "cuda"
+  std::vector<std::string> device_uuids;  // of the GPUs that legs may use; a leg takes the first ones
+  std::string dtype = "float32";
   int64_t samples = 16;        // of one rollout
   std::string samples_folder;  // with rollout_000000.safetensors and so on, as debug.load_rollout takes it
 };

@@ -35,7 +35,7 @@ std::string refusal_of(const SweepPlan& plan, const Leg& leg) {
   LegSettings settings = plan.settings;
   settings.samples_folder = kSomeFolder;
   try {
-    spec::parse(spec::to_yaml(leg_spec(plan.base, leg, settings)), kLegSpec);
+    spec::parse(spec::to_yaml(leg_spec(plan.base, leg, settings)), kLegSpec, {}, [&] { return plan.machine; });
   } catch (const Error& error) {
     return without_places(error.what());
   }
@@ -73,12 +73,54 @@ void leave_out(std::vector<int>& sizes, const char* dimension, const LegSizes& a
   });
 }
 
-LegSizes possible_sizes(const SweepRequest& request, const arch::ModelConfig& config,
-                        std::vector<std::string>& left_out) {
+LegSizes possible_sizes(const SweepRequest& request, SweepPlan& plan, const arch::ModelConfig& config) {
   LegSizes sizes = request.sizes;
-  if (!request.tp_given) leave_out(sizes.tp, "TP", sizes, config, arch::tensor_parallel_fault, left_out);
-  if (!request.pp_given) leave_out(sizes.pp, "PP", sizes, config, arch::pipeline_parallel_fault, left_out);
+  const auto there = static_cast<int>(plan.machine.gpus.size());
+  if (request.device == "cuda" && !request.num_gpus_given) {
+    std::erase_if(sizes.num_gpus, [&](int number) {
+      if (number > there)
+        plan.left_out.push_back(std::to_string(number) + " GPUs (there are " + std::to_string(there) + ")");
+      return number > there;
+    });
+    if (sizes.num_gpus.empty()) sizes.num_gpus = {there};  // a single GPU
+  }
+  if (!request.tp_given) leave_out(sizes.tp, "TP", sizes, config, arch::tensor_parallel_fault, plan.left_out);
+  if (!request.pp_given) leave_out(sizes.pp, "PP", sizes, config, arch::pipeline_parallel_fault, plan.left_out);
   return sizes;
+}
+
+void settle_devices(const SweepRequest& request, SweepPlan& plan) {
+  plan.settings.device = request.device;
+  plan.settings.dtype = request.dtype;
+  if (request.dtype.empty()) plan.settings.dtype = request.device == "cuda" ? "bfloat16" : "float32";
+  if (request.device != "cuda") {
+    if (plan.settings.dtype == "float32") return;
+    throw Error(ErrorKind::refused, "--dtype " + plan.settings.dtype + ": training on the CPU is in float32");
+  }
+  plan.machine = request.find_gpus();
+  if (plan.machine.gpus.empty()) throw Error(ErrorKind::refused, "--device cuda: " + plan.machine.reason);
+  for (const devices::Gpu& gpu : plan.machine.gpus) plan.settings.device_uuids.push_back(gpu.uuid);
+  for (const int number : request.sizes.num_gpus) {
+    if (!request.num_gpus_given || number <= static_cast<int>(plan.machine.gpus.size())) continue;
+    throw Error(ErrorKind::refused, "--num-gpus " + std::to_string(number) + ": this machine has " +
+                                        std::to_string(plan.machine.gpus.size()) + " GPUs");
+  }
+}
+
+// The base spec is read as that of one virtual device, whatever its own placement: legs have theirs.
+std::vector<std::string> base_overrides(const SweepRequest& request) {
+  std::vector<std::string> overrides = request.overrides;
+  if (request.device != "cuda") return overrides;
+  for (const char* own :
+       {"placement.device=cpu", "placement.nodes=[1]", "placement.device_uuids=[]", "placement.colocate=true",
+        "placement.actor_num_nodes=1", "placement.actor_num_gpus_per_node=1", "placement.rollout_num_gpus=1",
+        "placement.rollout_num_gpus_per_engine=1", "trainer.tensor_model_parallel_size=1",
+        "trainer.pipeline_model_parallel_size=1", "trainer.context_parallel_size=1", "trainer.dtype=float32",
+        "trainer.recompute_granularity=none", "offload.train=false", "offload.rollout=false",
+        "engine.gpu_memory_utilization=0.9", "weight_sync.transport=auto"}) {
+    overrides.push_back(own);
+  }
+  return overrides;
 }
 
 // Says what is wrong in the sweep's own options, with what is possible.
@@ -136,11 +178,12 @@ SweepPlan plan_sweep(const SweepRequest& request, const std::string& run_id) {
   SweepPlan plan;
   plan.config = request.config;
   plan.overrides = request.overrides;
-  plan.base = base_spec(request.config, request.overrides);
+  settle_devices(request, plan);
+  plan.base = base_spec(request.config, base_overrides(request));
   check_base(plan.base);
   plan.prepared = prepare_base(plan, run_id);
   const arch::ModelConfig& config = plan.prepared.config;
-  plan.legs = make_legs(possible_sizes(request, config, plan.left_out), request.only);
+  plan.legs = make_legs(possible_sizes(request, plan, config), request.only);
   plan.settings.gpus_per_engine = request.gpus_per_engine;
   plan.settings.samples = sample_count(plan.legs);
   require_effect(request.overrides, plan.base, plan.legs, plan.settings);

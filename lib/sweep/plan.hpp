@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "loop/prepare.hpp"
+#include "spec/load.hpp"
 #include "spec/spec.hpp"
 #include "sweep/leg_spec.hpp"
 #include "sweep/legs.hpp"
@@ -14,8 +15,12 @@ namespace vime::sweep {
 struct SweepRequest {
   std::string config;                  // "": the built-in spec
   std::vector<std::string> overrides;  // of --set
+  std::string device = "cpu";          // or "cuda"
+  std::string dtype;                   // "float32", "bfloat16"; "": the device's
+  spec::FindGpus find_gpus;            // asked for "cuda" only
   LegSizes sizes;
   // Sizes that the user has asked for are refused where the model cannot be cut so; the usual ones are left out.
+  bool num_gpus_given = false;
   bool tp_given = false;
   bool pp_given = false;
   LegFilter only;
@@ -29,6 +34,7 @@ struct SweepPlan {
   std::vector<Leg> legs;
   std::vector<std::string> left_out;  // "PP 4 (2 layers)": usual sizes that the model cannot be cut into
   LegSettings settings;               // without a samples folder
+  devices::Inventory machine;         // where legs run on GPUs
   loop::Prepared prepared;            // of the baseline; what legs have in common is read once
 };
 

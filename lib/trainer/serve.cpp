@@ -51,14 +51,15 @@ class CommandQueue {
 };
 
 RankOptions rank_options(const TrainerOptions& options) {
-  const spec::ExperimentSpec spec = spec::load(fs::path(options.run_dir) / "spec.yaml");
+  const spec::ExperimentSpec spec =
+      spec::read_resolved(read_file(fs::path(options.run_dir) / "spec.yaml"), "spec.yaml");
   RankOptions rank;
   rank.run_id = options.run_id;
   rank.token = options.token;
   rank.rank = options.rank;
   rank.plan = placement::make_plan(spec::placement_request(spec, options.run_id));
   for (const placement::Engine& engine : rank.plan.engines) {
-    rank.over_network.push_back(spec::transport_of(spec, engine) == "tcp");
+    rank.over_network.push_back(spec::goes_over_network(spec, engine));
   }
   rank.config = arch::read_config(fs::path(options.run_dir) / "model");
   rank.model_dir = spec.model.path.value_or("");

@@ -1,0 +1,158 @@
+// The devices of this machine: which kind, which GPUs, and what follows from the kind.
+#include <algorithm>
+#include <set>
+
+#include "base/strings.hpp"
+#include "spec/checks.hpp"
+#include "spec/placement_request.hpp"
+#include "spec/yaml_tree.hpp"
+
+namespace vime::spec {
+namespace {
+
+std::string text(int64_t number) {
+  return std::to_string(number);
+}
+
+int64_t trainer_devices(const Placement& placement) {
+  return placement.actor_num_nodes * placement.actor_num_gpus_per_node;
+}
+
+// Of the engines that lie behind the trainer's devices.
+int64_t devices_behind(const Placement& placement) {
+  return placement.colocate ? std::max<int64_t>(placement.rollout_num_gpus - trainer_devices(placement), 0)
+                            : placement.rollout_num_gpus;
+}
+
+// Without an inventory there are as many devices as the job needs, the trainer's nodes first.
+void derive_nodes(Placement& placement) {
+  const int64_t trainer = trainer_devices(placement);
+  const int64_t behind = devices_behind(placement);
+  if (trainer + behind > placement::kMaxDevices) {
+    placement.nodes = {placement::kMaxDevices};  // too many; the placement room says so
+  } else if (placement.actor_num_nodes == 1) {
+    placement.nodes = {trainer + behind};
+  } else {
+    placement.nodes.assign(static_cast<size_t>(placement.actor_num_nodes), placement.actor_num_gpus_per_node);
+    if (behind > 0) placement.nodes.push_back(behind);
+  }
+}
+
+// GPUs where there are enough of them.
+void derive_device(Placement& placement, const devices::Inventory& machine) {
+  if (placement.device != "auto") return;
+  const bool enough = !machine.gpus.empty() && placement.nodes.size() == 1 &&
+                      placement.nodes[0] <= static_cast<int64_t>(machine.gpus.size());
+  placement.device = enough ? "cuda" : "cpu";
+}
+
+void derive_uuids(Placement& placement, const devices::Inventory& machine) {
+  if (placement.device != "cuda" || placement.nodes.size() != 1) return;
+  const auto wanted = std::min(static_cast<size_t>(placement.nodes[0]), machine.gpus.size());
+  for (size_t i = 0; i < wanted; ++i) placement.device_uuids.push_back(machine.gpus[i].uuid);
+}
+
+void check_uuids(const Placement& placement, const devices::Inventory& machine, Problems& problems) {
+  std::set<std::string> seen;
+  for (const std::string& uuid : placement.device_uuids) {
+    const auto found = std::find_if(machine.gpus.begin(), machine.gpus.end(),
+                                    [&](const devices::Gpu& gpu) { return gpu.uuid == uuid; });
+    if (found == machine.gpus.end()) {
+      std::vector<std::string> there;
+      for (const devices::Gpu& gpu : machine.gpus) there.push_back(gpu.uuid);
+      return problems.add_at("placement.device_uuids",
+                             "no GPU of this machine has the UUID " + quoted(uuid) + "; it has " + join(there, ", "));
+    }
+    if (!seen.insert(uuid).second) {
+      return problems.add_at("placement.device_uuids", "the UUID " + quoted(uuid) + " is there twice");
+    }
+  }
+  if (placement.device_uuids.size() != static_cast<size_t>(placement.nodes[0])) {
+    problems.add_at("placement.device_uuids", "expected a UUID for each of " + text(placement.nodes[0]) +
+                                                  " devices, found " +
+                                                  text(static_cast<int64_t>(placement.device_uuids.size())));
+  }
+}
+
+void check_gpus(const Placement& placement, const devices::Inventory& machine, Problems& problems) {
+  if (machine.gpus.empty()) {
+    return problems.add_at("placement.device", "placement.device is cuda, but " + machine.reason);
+  }
+  if (placement.nodes.size() != 1) {
+    return problems.add_at("placement.nodes",
+                           "GPUs are driven on one machine in this version, but placement.nodes has " +
+                               text(static_cast<int64_t>(placement.nodes.size())) + " nodes");
+  }
+  const auto there = static_cast<int64_t>(machine.gpus.size());
+  if (placement.nodes[0] > there) {
+    return problems.add_at("placement.nodes", text(placement.nodes[0]) + " GPUs are needed (trainer " +
+                                                  text(trainer_devices(placement)) + ", engines behind it " +
+                                                  text(devices_behind(placement)) + "), this machine has " +
+                                                  text(there));
+  }
+  check_uuids(placement, machine, problems);
+}
+
+// Keys that mean something on GPUs only.
+void check_cpu(const ExperimentSpec& spec, Problems& problems) {
+  const auto refuse = [&](const char* key, const std::string& found) {
+    if (problems.is_given(key)) {
+      problems.add_at(key, quoted(key) + " is " + found + ", but placement.device is cpu, where it has no meaning");
+    }
+  };
+  if (spec.trainer.dtype == "bfloat16") {
+    problems.add_at("trainer.dtype",
+                    "\"trainer.dtype\" is bfloat16, but placement.device is cpu, where training is in "
+                    "float32");
+  }
+  if (!spec.placement.device_uuids.empty()) refuse("placement.device_uuids", "given");
+  if (spec.trainer.recompute_granularity != "none")
+    refuse("trainer.recompute_granularity", spec.trainer.recompute_granularity);
+  if (spec.offload.train) refuse("offload.train", "true");
+  if (spec.offload.rollout) refuse("offload.rollout", "true");
+  if (spec.engine.gpu_memory_utilization != Engine().gpu_memory_utilization)
+    refuse("engine.gpu_memory_utilization", format_number(spec.engine.gpu_memory_utilization));
+}
+
+void check_offload(const ExperimentSpec& spec, Problems& problems) {
+  if (spec.placement.colocate) return;
+  for (const auto& [key, on] :
+       {std::pair{"offload.train", spec.offload.train}, {"offload.rollout", spec.offload.rollout}}) {
+    if (on) problems.add_at(key, quoted(key) + " makes room for processes on the same GPU, but colocate is false");
+  }
+}
+
+}  // namespace
+
+void derive_machine(ExperimentSpec& spec, const Problems& problems, const devices::Inventory& machine) {
+  Placement& placement = spec.placement;
+  if (!problems.is_given("placement.rollout_num_gpus") && placement.colocate)
+    placement.rollout_num_gpus = trainer_devices(placement);
+  if (!problems.is_given("placement.nodes")) derive_nodes(placement);
+  derive_device(placement, machine);
+  if (!problems.is_given("placement.device_uuids")) derive_uuids(placement, machine);
+  const bool gpus = placement.device == "cuda";
+  if (spec.trainer.dtype == "auto") spec.trainer.dtype = gpus ? "bfloat16" : "float32";
+  if (spec.trainer.recompute_granularity == "auto") spec.trainer.recompute_granularity = gpus ? "selective" : "none";
+  if (!problems.is_given("offload.train")) spec.offload.train = gpus && placement.colocate;
+  if (!problems.is_given("offload.rollout")) spec.offload.rollout = gpus && placement.colocate;
+  if (gpus && !problems.is_given("engine.gpu_memory_utilization"))
+    spec.engine.gpu_memory_utilization = placement.colocate ? 0.6 : 0.9;
+  if (!problems.is_given("ci.logprob_gap_tolerance") && spec.trainer.dtype == "bfloat16")
+    spec.ci.logprob_gap_tolerance = 0.02;
+}
+
+void check_machine(const ExperimentSpec& spec, Problems& problems, const devices::Inventory& machine) {
+  if (!problems.sound({"placement.device", "placement.nodes", "placement.device_uuids", "placement.actor_num_nodes",
+                       "placement.actor_num_gpus_per_node", "placement.rollout_num_gpus"})) {
+    return;
+  }
+  if (spec.placement.device == "cuda") {
+    check_gpus(spec.placement, machine, problems);
+    check_offload(spec, problems);
+  } else {
+    check_cpu(spec, problems);
+  }
+}
+
+}  // namespace vime::spec
