@@ -192,6 +192,14 @@ void Fleet::resume_all() {
   for (const auto& engine : engines_) engine->resume();
 }
 
+void Fleet::sleep_all(int level) {
+  for (const auto& engine : engines_) engine->sleep(level);
+}
+
+void Fleet::wake_all(const std::vector<std::string>& tags) {
+  for (const auto& engine : engines_) engine->wake_up(tags);
+}
+
 std::vector<weights::EngineVersion> Fleet::versions() {
   std::vector<weights::EngineVersion> versions;
   for (const auto& engine : engines_) versions.push_back(engine->weight_version());

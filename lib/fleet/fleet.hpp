@@ -66,6 +66,8 @@ class Fleet {
 
   void pause_all();
   void resume_all();
+  void sleep_all(int level);
+  void wake_all(const std::vector<std::string>& tags);
   std::vector<weights::EngineVersion> versions();
 
  private:

@@ -92,6 +92,7 @@ Experiment::Experiment(Prepared& prepared, const RunDirectory& directory, Proces
       progress_(progress),
       identity_(identity_of(prepared)),
       push_(processes.fleet(), processes.trainers(), ledger_of(from), spec_.ci_test),
+      turns_(spec_.offload, processes.fleet(), processes.trainers()),
       rollouts_(prepared, directory, processes) {
   if (from) state_ = from->state;
   saved_step_ = first_step_ = state_.step;
@@ -157,6 +158,7 @@ void Experiment::finish_step() {
   // Supervised training needs the engines for evaluations only.
   if (prepared_.parts.pushes() && (due || spec_.algorithm.loss_type != "sft")) push_weights();
   if (due) run_evaluations();
+  if (spec_.offload.train || spec_.offload.rollout) line_["perf/offload_time"] = turns_.take_seconds();
   if (state_.step > 0) line_["perf/step_time"] = seconds_since(step_start_);
   metrics_.write(state_.step, line_);
   show_progress();
@@ -170,6 +172,7 @@ bool Experiment::evaluation_is_due() const {
 }
 
 void Experiment::train(const fs::path& batch, LoopState& next) {
+  turns_.for_training();
   const auto begin = SteadyClock::now();
   const std::vector<Json> replies = processes_.trainers().call_all("/train", {{"batch", batch.string()}, {"dump", ""}});
   next.line["perf/train_time"] = seconds_since(begin);
@@ -190,7 +193,9 @@ void Experiment::train(const fs::path& batch, LoopState& next) {
 }
 
 void Experiment::push_weights() {
+  turns_.for_push();
   const PushReport report = push_.run();
+  turns_.for_generation();
   line_["weights/version"] = report.version;
   line_["perf/update_weights_pause_time"] = report.pause_s;
   line_["perf/update_weights_prepare_time"] = report.prepare_s;
@@ -213,6 +218,7 @@ void Experiment::run_evaluations() {
 }
 
 void Experiment::save() {
+  turns_.for_training();
   const auto begin = SteadyClock::now();
   const Json size = processes_.trainers().call(0, "/checkpoint_bytes", Json::object());
   require_space(directory_.checkpoints(), static_cast<uint64_t>(json_int(size, "bytes", "trainer rank 0")),

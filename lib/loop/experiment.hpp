@@ -9,6 +9,7 @@
 #include "loop/processes.hpp"
 #include "loop/push.hpp"
 #include "loop/rollouts.hpp"
+#include "loop/turns.hpp"
 #include "report/progress_line.hpp"
 #include "report/records.hpp"
 #include "report/summary.hpp"
@@ -48,6 +49,7 @@ class Experiment {
   report::ProgressLine* progress_;
   Identity identity_;
   WeightPush push_;
+  Turns turns_;
   Rollouts rollouts_;
   LoopState state_;  // after the last step that was trained
   report::EvalHistory eval_;

@@ -1,0 +1,56 @@
+#include "loop/turns.hpp"
+
+#include <utility>
+
+#include "base/deadline.hpp"
+
+namespace vime::loop {
+namespace {
+
+// The wake tags and the sleep level of vLLM's routes.
+constexpr const char* kWeights = "weights";
+constexpr const char* kKvCache = "kv_cache";
+constexpr int kDropWeights = 2;
+
+}  // namespace
+
+void Turns::for_training() {
+  const auto begin = SteadyClock::now();
+  if (offload_.rollout && engines_ != Engines::asleep) {
+    fleet_.sleep_all(kDropWeights);
+    engines_ = Engines::asleep;
+  }
+  bring_trainers(true);
+  seconds_ += seconds_since(begin);
+}
+
+void Turns::for_push() {
+  const auto begin = SteadyClock::now();
+  if (engines_ == Engines::asleep) {
+    fleet_.wake_all({kWeights});
+    engines_ = Engines::weights_only;
+  }
+  seconds_ += seconds_since(begin);
+}
+
+void Turns::for_generation() {
+  const auto begin = SteadyClock::now();
+  if (offload_.train) bring_trainers(false);
+  if (engines_ != Engines::awake) {
+    fleet_.wake_all({kKvCache});
+    engines_ = Engines::awake;
+  }
+  seconds_ += seconds_since(begin);
+}
+
+void Turns::bring_trainers(bool on_gpu) {
+  if (trainers_on_gpu_ == on_gpu) return;
+  trainers_.call_all(on_gpu ? "/onload" : "/offload", Json::object());
+  trainers_on_gpu_ = on_gpu;
+}
+
+double Turns::take_seconds() {
+  return std::exchange(seconds_, 0.0);
+}
+
+}  // namespace vime::loop
