@@ -56,11 +56,24 @@ ModelConfig tiny_parallel() {
   return config;
 }
 
+// Twenty million parameters, for a first run on a GPU.
+ModelConfig small() {
+  ModelConfig config = tiny();
+  config.hidden_size = 512;
+  config.intermediate_size = 1536;
+  config.num_hidden_layers = 6;
+  config.num_attention_heads = 8;
+  config.num_key_value_heads = 8;
+  config.head_dim = 64;
+  config.initializer_range = 0.04;  // 1 / sqrt(hidden)
+  return config;
+}
+
 struct Preset {
   const char* name;
   ModelConfig (*make)();
 };
-constexpr Preset kPresets[] = {{"tiny", tiny}, {"tiny-parallel", tiny_parallel}};
+constexpr Preset kPresets[] = {{"tiny", tiny}, {"tiny-parallel", tiny_parallel}, {"small", small}};
 
 }  // namespace
 

@@ -61,8 +61,9 @@ ModelConfig read_config(
 // config.json as transformers reads it.
 Json config_json(const ModelConfig& config, const std::string& dtype);
 
-// Named small models for runs from random weights: "tiny" (2 layers, about 100 thousand parameters) and "tiny-parallel"
-// (5 layers, made to be cut in every way). Error{refused} lists the names.
+// Named small models for runs from random weights: "tiny" (2 layers, about 100 thousand parameters), "tiny-parallel"
+// (5 layers, made to be cut in every way) and "small" (6 layers, 20 million parameters). Error{refused} lists the
+// names.
 ModelConfig preset(const std::string& name, int64_t vocab_size);
 std::vector<std::string> preset_names();
 

@@ -1,7 +1,6 @@
 #include "data/builtin.hpp"
 
 #include <algorithm>
-#include <cstdio>
 #include <utility>
 
 #include "base/error.hpp"
@@ -12,8 +11,16 @@ namespace vime::data {
 namespace {
 
 constexpr std::string_view kPrefix = "builtin:";
-constexpr const char* kSortDigits = "builtin:sort_digits";
-constexpr const char* kSortDigitsHeldOut = "builtin:sort_digits/heldout";
+
+struct Set {
+  const char* name;
+  int digits;
+  bool held_out;
+};
+constexpr Set kSets[] = {{"builtin:sort_digits", 4, false},
+                         {"builtin:sort_digits/heldout", 4, true},
+                         {"builtin:sort_8_digits", 8, false},
+                         {"builtin:sort_8_digits/heldout", 8, true}};
 
 [[noreturn]] void refuse_unknown(const std::string& prompt_data) {
   const std::vector<std::string> names = builtin_names();
@@ -22,21 +29,24 @@ constexpr const char* kSortDigitsHeldOut = "builtin:sort_digits/heldout";
               near.empty() ? "" : "did you mean \"" + near + "\"?");
 }
 
-std::vector<Prompt> sort_digits(bool held_out) {
-  std::vector<Prompt> prompts;
-  for (int number = 0; number < 10000; ++number) {
-    char digits[8];
-    std::snprintf(digits, sizeof digits, "%04d", number % 10000);
-    if (is_held_out(digits) != held_out) continue;
-    std::string sorted = digits;
-    std::sort(sorted.begin(), sorted.end());
-    Prompt prompt;
-    prompt.id = number;
-    prompt.text = std::string(digits) + "=";
-    prompt.label = sorted;
-    prompts.push_back(std::move(prompt));
+const Set& find_set(const std::string& prompt_data) {
+  for (const Set& set : kSets) {
+    if (prompt_data == set.name) return set;
   }
-  return prompts;
+  refuse_unknown(prompt_data);
+}
+
+// All numbers of four digits; of eight, as many as there is room for ids, each once (the step has no factor in common
+// with their number) and evenly strewn (it is the golden ratio of it).
+std::string digits_of(int64_t id, int digits) {
+  constexpr int64_t kNumbers = 100'000'000, kStep = 61'803'399;
+  const int64_t number = digits == 4 ? id : id * kStep % kNumbers;
+  std::string text = std::to_string(number);
+  return std::string(static_cast<size_t>(digits) - text.size(), '0') + text;
+}
+
+int64_t ids_of(int digits) {
+  return digits == 4 ? 10'000 : kBuiltinIds;
 }
 
 }  // namespace
@@ -46,11 +56,13 @@ bool is_builtin(std::string_view prompt_data) {
 }
 
 std::vector<std::string> builtin_names() {
-  return {kSortDigits, kSortDigitsHeldOut};
+  std::vector<std::string> names;
+  for (const Set& set : kSets) names.push_back(set.name);
+  return names;
 }
 
 void check_builtin(const std::string& prompt_data) {
-  if (prompt_data != kSortDigits && prompt_data != kSortDigitsHeldOut) refuse_unknown(prompt_data);
+  find_set(prompt_data);
 }
 
 std::string builtin_alphabet(const std::string& prompt_data) {
@@ -59,9 +71,19 @@ std::string builtin_alphabet(const std::string& prompt_data) {
 }
 
 std::vector<Prompt> builtin_prompts(const std::string& prompt_data) {
-  if (prompt_data == kSortDigits) return sort_digits(false);
-  if (prompt_data == kSortDigitsHeldOut) return sort_digits(true);
-  refuse_unknown(prompt_data);
+  const Set& set = find_set(prompt_data);
+  std::vector<Prompt> prompts;
+  for (int64_t id = 0; id < ids_of(set.digits); ++id) {
+    Prompt prompt;
+    prompt.id = id;
+    prompt.text = digits_of(id, set.digits);
+    if (is_held_out(prompt.text) != set.held_out) continue;
+    prompt.label = prompt.text;
+    std::sort(prompt.label.begin(), prompt.label.end());
+    prompt.text += '=';
+    prompts.push_back(std::move(prompt));
+  }
+  return prompts;
 }
 
 bool is_held_out(std::string_view digits) {

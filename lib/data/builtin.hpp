@@ -1,5 +1,5 @@
 // Data sets that are generated: `builtin:sort_digits` asks to sort four digits ("3142=" -> "1234"),
-// `builtin:sort_digits/heldout` holds the prompts that training never sees. Pure functions; any thread.
+// `builtin:sort_8_digits` eight; `.../heldout` holds the prompts that training never sees. Pure functions; any thread.
 #pragma once
 
 #include <string>
@@ -18,9 +18,9 @@ void check_builtin(const std::string& prompt_data);
 std::string builtin_alphabet(const std::string& prompt_data);
 // All its prompts; ids lie in [0, kBuiltinIds). Error{refused} with the nearest name.
 std::vector<Prompt> builtin_prompts(const std::string& prompt_data);
-inline constexpr int64_t kBuiltinIds = 10000;
+inline constexpr int64_t kBuiltinIds = 100000;
 
-// Whether sort_digits keeps these digits out of training: a pure function of the string, true for about one in twenty.
+// Whether these sets keep these digits out of training: a pure function of the string, true for about one in twenty.
 bool is_held_out(std::string_view digits);
 
 }  // namespace vime::data

@@ -30,7 +30,8 @@ Section model() {
        {.name = "preset",
         .field = FIELD(model.preset),
         .doc = "A small model of this name, from random weights (`tiny`: 2 layers, about 100 thousand parameters; "
-               "`tiny-parallel`: 5 layers, made to be cut in every parallel layout)."},
+               "`tiny-parallel`: 5 layers, made to be cut in every parallel layout; `small`: 6 layers, 20 million "
+               "parameters)."},
        {.name = "ref_load",
         .field = FIELD(model.ref_load),
         .doc = "Folder of the reference model of `algorithm.kl_loss_coef`; null = the weights that training begins "
@@ -47,7 +48,8 @@ Section data() {
           {{.name = "prompt_data",
             .field = FIELD(data.prompt_data),
             .doc = "JSONL files (plain or gzip), each with an optional slice of its lines (`train.jsonl@[0:1000]`; in "
-                   "quotes inside `[]` and `{}`), and built-in data sets (`builtin:sort_digits`: four digits and `=`; "
+                   "quotes inside `[]` and `{}`), and built-in data sets (`builtin:sort_digits`: four digits and `=`, "
+                   "`builtin:sort_8_digits`: eight; "
                    "the answer is the digits in order). Relative paths are relative to the current folder.",
             .required = true,
             .one_stands_for_list = true},

@@ -42,6 +42,27 @@ TEST_CASE("a sort_digits prompt is four digits and an equals sign, its label the
   }
 }
 
+TEST_CASE("the splits of sort_8_digits hold a hundred thousand prompts of eight digits, each once") {
+  std::set<std::string> texts;
+  size_t held_out = 0;
+  for (const char* name : {"builtin:sort_8_digits", "builtin:sort_8_digits/heldout"}) {
+    const auto split = builtin_prompts(name);
+    held_out = split.size();
+    for (const Prompt& prompt : split) {
+      REQUIRE(prompt.text.size() == 9);
+      const std::string digits = prompt.text.substr(0, 8);
+      REQUIRE(std::is_sorted(prompt.label.begin(), prompt.label.end()));
+      REQUIRE(std::is_permutation(digits.begin(), digits.end(), prompt.label.begin(), prompt.label.end()));
+      REQUIRE(is_held_out(digits) == (std::string(name).find("heldout") != std::string::npos));
+      REQUIRE(prompt.id < kBuiltinIds);
+      texts.insert(prompt.text);
+    }
+  }
+  CHECK(texts.size() == 100000);
+  CHECK(held_out > 4500);
+  CHECK(held_out < 5500);
+}
+
 // Checkpoints and comparisons between runs rest on the split: it may never move.
 TEST_CASE("the held-out split is the same for ever") {
   const auto held_out = builtin_prompts("builtin:sort_digits/heldout");

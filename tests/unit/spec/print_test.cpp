@@ -13,10 +13,14 @@ using namespace vime::spec;
 
 namespace {
 
-void check_round_trip(const ExperimentSpec& spec) {
+vime::devices::Inventory one_gpu() {
+  return {{{0, "00000000-1111-2222-3333-444444444444", "a GPU", uint64_t{80} << 30, 9, 0}}, ""};
+}
+
+void check_round_trip(const ExperimentSpec& spec, const FindGpus& find_gpus = {}) {
   const std::string text = to_yaml(spec);
   CAPTURE(text);
-  const ExperimentSpec again = parse(text, "resolved.yaml");
+  const ExperimentSpec again = parse(text, "resolved.yaml", {}, find_gpus);
   CHECK(again == spec);
   CHECK(to_yaml(again) == text);
 }
@@ -79,12 +83,13 @@ TEST_CASE("every shipped config loads and reads back from its resolved form") {
     CAPTURE(entry.path().string());
     const bool goes_on = entry.path().filename() == "word_problems.yaml";
     if (goes_on) CHECK_THROWS_WITH(load(entry.path()), doctest::Contains("there is no folder"));
-    check_round_trip(load(entry.path(), goes_on ? std::vector<std::string>{"model.path=null", "model.preset=tiny"}
-                                                : std::vector<std::string>{}));
+    const std::vector<std::string> overrides =
+        goes_on ? std::vector<std::string>{"model.path=null", "model.preset=tiny"} : std::vector<std::string>{};
+    check_round_trip(load(entry.path(), overrides, one_gpu), one_gpu);
     ++configs;
   }
   vime::fs::current_path(here);
-  CHECK(configs >= 4);
+  CHECK(configs >= 5);
 }
 
 TEST_CASE("the quickstart is the job that the documentation describes") {
