@@ -1,6 +1,7 @@
 // This room in a build without CUDA.
 #include "base/error.hpp"
 #include "gpu/communicator.hpp"
+#include "gpu/copies.hpp"
 #include "gpu/device.hpp"
 #include "gpu/device_memory.hpp"
 #include "gpu/ipc.hpp"
@@ -93,6 +94,17 @@ void Communicator::leave(const std::string&) {
   refuse();
 }
 bool Communicator::broken() const {
+  refuse();
+}
+
+Copies::Copies(std::vector<Copy> copies, bool) : count_(copies.size()) {
+  refuse();
+}
+Copies::~Copies() = default;
+void Copies::run(Stream) {
+  refuse();
+}
+std::vector<uint64_t> Copies::sums(Stream) const {
   refuse();
 }
 
