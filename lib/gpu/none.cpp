@@ -97,7 +97,8 @@ bool Communicator::broken() const {
   refuse();
 }
 
-Copies::Copies(std::vector<Copy> copies, bool) : count_(copies.size()) {
+struct Copies::Group {};
+Copies::Copies(const std::vector<Copy>& copies, bool) : count_(copies.size()) {
   refuse();
 }
 Copies::~Copies() = default;
