@@ -1,0 +1,87 @@
+#!/usr/bin/env bash
+# Builds for this machine's GPUs, runs every test, check and benchmark that needs them, and prints one table.
+#   scripts/gpu-test.sh [--gpus N] [--out DIR] [--only STEP,...] [--build DIR]
+# --gpus N   uses the first N GPUs (default: all)
+# --out DIR  logs and JSON of every step (default gpu-results)
+# --only     some of: tests sweep quickstart weight-sync train generate kernels
+# --build    a build folder that is there already, instead of building build/cuda
+# The exit status is 1 when a step failed. NVLink multicast stays off: it is not needed, and some hosts forbid it.
+set -uo pipefail
+cd "$(dirname "${BASH_SOURCE[0]}")/.."
+export NCCL_NVLS_ENABLE=0
+
+gpus=$(nvidia-smi -L 2>/dev/null | grep -c '^GPU')
+out=gpu-results
+steps=tests,sweep,quickstart,weight-sync,train,generate,kernels
+build_dir=
+while [ $# -gt 0 ]; do
+  case $1 in
+    --gpus) gpus=$2; shift 2 ;;
+    --out) out=$2; shift 2 ;;
+    --only) steps=$2; shift 2 ;;
+    --build) build_dir=$2; shift 2 ;;
+    *) sed -n '2,9p' "$0" >&2; exit 2 ;;
+  esac
+done
+if [ "${gpus:-0}" -lt 1 ]; then echo "gpu-test: nvidia-smi lists no GPU" >&2; exit 2; fi
+export CUDA_VISIBLE_DEVICES=${CUDA_VISIBLE_DEVICES:-$(seq -s, 0 $((gpus - 1)))}
+mkdir -p "$out"
+out=$(cd "$out" && pwd)
+: >"$out/steps.txt"
+
+say() { printf '== %s\n' "$*" >&2; }
+wanted() { case ",$steps," in *",$1,"*) return 0 ;; *) return 1 ;; esac; }
+
+# step <name> <command...>: its output goes to <name>.log; a failure is noted and the next step goes on.
+step() {
+  local name=$1 begin status; shift
+  begin=$(date +%s.%N)
+  "$@" >"$out/$name.log" 2>&1
+  status=$?
+  printf '%s\t%s\t%.1f\n' "$name" "$status" "$(echo "$(date +%s.%N) - $begin" | bc)" >>"$out/steps.txt"
+  say "$name: $([ $status = 0 ] && echo ok || echo "FAILED with $status, see $out/$name.log")"
+}
+
+if [ -z "$build_dir" ]; then
+  build_dir=build/cuda
+  options=(-DVIME_BENCH=ON)
+  [ -e /usr/include/pcre2.h ] && [ -e /usr/include/utf8proc.h ] || options+=(-DVIME_TOKENIZERS=OFF)
+  step configure cmake --preset cuda "${options[@]}"
+  step build cmake --build build/cuda -j "$(nproc)"
+  step build-bench cmake --build build/cuda -j "$(nproc)" --target kernels_bench
+fi
+vime=$build_dir/bin/vime
+
+if wanted tests; then
+  for test in "$build_dir"/bin/*_gpu_tests; do step "test-$(basename "$test" _gpu_tests)" "$test"; done
+fi
+if wanted kernels; then step kernels "$build_dir/bin/kernels_bench"; fi
+if wanted sweep; then
+  for dtype in float32 bfloat16; do
+    step "sweep-$dtype" "$vime" check-parallel sweep --device cuda --dtype $dtype --json "$out/sweep-$dtype.json"
+  done
+fi
+if wanted quickstart; then
+  rm -rf "$out"/run-*
+  step quickstart "$vime" run configs/quickstart-gpu.yaml --run-dir "$out/run-colocated"
+  if [ "$gpus" -ge 2 ]; then
+    step quickstart-apart "$vime" run configs/quickstart-gpu.yaml --set placement.colocate=false --run-dir "$out/run-apart"
+  fi
+fi
+if wanted weight-sync; then
+  step weight-sync-ipc "$vime" bench weight-sync --transport ipc --json "$out/weight-sync-ipc.json"
+  if [ "$gpus" -ge 2 ]; then
+    step weight-sync-nccl "$vime" bench weight-sync --transport nccl --model qwen3-8b --json "$out/weight-sync-nccl.json"
+  fi
+fi
+if wanted train; then
+  step train "$vime" bench train --json "$out/train.json"
+  step train-hf python3 bench/hf_train.py --json "$out/train-hf.json"
+fi
+if wanted generate; then
+  step generate "$vime" bench generate --json "$out/generate.json"
+  step generate-hf python3 bench/hf_generate.py --json "$out/generate-hf.json"
+fi
+
+python3 bench/gpu_table.py "$out"
+! awk '$2 != 0 && $2 != 77' "$out/steps.txt" | grep -q .
