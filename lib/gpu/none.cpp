@@ -3,6 +3,8 @@
 #include "gpu/device.hpp"
 #include "gpu/device_memory.hpp"
 #include "gpu/ipc.hpp"
+#include "gpu/pinned_memory.hpp"
+#include "gpu/reserved_memory.hpp"
 
 namespace vime::gpu {
 namespace {
@@ -45,5 +47,24 @@ IpcMapping::IpcMapping(const std::string&) {
   refuse();
 }
 IpcMapping::~IpcMapping() = default;
+
+ReservedMemory::ReservedMemory(uint64_t) {
+  refuse();
+}
+ReservedMemory::~ReservedMemory() = default;
+void ReservedMemory::commit() {
+  refuse();
+}
+void ReservedMemory::release() {
+  refuse();
+}
+
+PinnedMemory::PinnedMemory(uint64_t) {
+  refuse();
+}
+PinnedMemory::~PinnedMemory() = default;
+void copy_memory(void*, const void*, uint64_t) {
+  refuse();
+}
 
 }  // namespace vime::gpu
