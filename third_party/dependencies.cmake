@@ -84,6 +84,8 @@ if(VIME_WITH_CUDA)
   endif()
   set(CMAKE_CUDA_RUNTIME_LIBRARY Shared)  # LibTorch brings the shared runtime; two runtimes in one process have two current devices
   enable_language(CUDA)
+  # Named to nvcc as a folder of its own, this one would come before the C++ library's, which then does not find math.h.
+  list(APPEND CMAKE_CUDA_IMPLICIT_INCLUDE_DIRECTORIES ${CMAKE_CXX_IMPLICIT_INCLUDE_DIRECTORIES})
   set(VIME_CUDA_ARCHITECTURES ${CMAKE_CUDA_ARCHITECTURES})
   # LibTorch's configuration compiles a probe for the GPUs of this machine unless it is told which are meant.
   string(REGEX REPLACE "([0-9]+)([0-9])[a-z-]*" "\\1.\\2" TORCH_CUDA_ARCH_LIST "${CMAKE_CUDA_ARCHITECTURES}")
@@ -149,7 +151,7 @@ endif()
 # LibTorch's configuration sets both for its own old way of compiling CUDA.
 if(VIME_WITH_CUDA)
   set(CMAKE_CUDA_ARCHITECTURES ${VIME_CUDA_ARCHITECTURES})
-  set(CMAKE_CUDA_STANDARD 20)
+  set(CMAKE_CUDA_STANDARD 17)  # the newest that CMake 3.25 knows for nvcc
   set(CMAKE_CUDA_STANDARD_REQUIRED ON)
 endif()
 

@@ -1,0 +1,34 @@
+// What the copy kernel reads: made by copies.cpp, used by copy_kernel.cu. Not for other rooms.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+#include "gpu/copies.hpp"
+
+namespace vime::gpu {
+
+// A copy is cut into tiles of this many units; a unit is what one thread moves at once.
+inline constexpr uint32_t kTileUnits = 2048;
+
+struct CopyEntry {
+  const std::byte* from = nullptr;
+  std::byte* to = nullptr;
+  uint64_t first_tile = 0;  // of all copies' tiles
+  uint64_t rows = 1;
+  uint64_t from_pitch = 0;
+  uint64_t to_pitch = 0;
+  uint64_t units_per_row = 0;
+  uint64_t first_index = 0;
+  uint64_t index_pitch = 0;
+  uint32_t unit_bytes = 0;  // of `from`
+  uint32_t tail_bytes = 0;  // behind the last unit; only of a single row
+  uint32_t element_bytes = 0;
+  uint32_t sum = 0;  // where the sum goes
+  Cast cast = Cast::none;
+};
+
+// entries[count] would begin at tile `tiles`. sums: null for none.
+void launch_copies(const CopyEntry* entries, uint32_t count, uint64_t tiles, bool plain, uint64_t* sums, Stream stream);
+
+}  // namespace vime::gpu
