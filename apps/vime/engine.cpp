@@ -1,10 +1,17 @@
 // vime engine: the embedded engine, an inference server with vLLM's routes.
+#include <fcntl.h>
+#include <sys/wait.h>
+#include <unistd.h>
 #include <CLI/CLI.hpp>
+
 #include <memory>
 
+#include "base/error.hpp"
+#include "base/files.hpp"
 #include "base/random.hpp"
 #include "base/strings.hpp"
 #include "commands.hpp"
+#include "devices/devices.hpp"
 #include "placement/placement.hpp"
 #include "worker_module.hpp"
 
@@ -17,6 +24,10 @@ struct EngineArguments {
   std::string served_model_name;
   std::string host = "127.0.0.1";
   int port = 0;
+  std::string device = "cpu";
+  std::string dtype = "auto";
+  double gpu_memory_utilization = 0.9;
+  bool deterministic = false;
   int devices = 1;
   std::string device_uuids;
   std::string run_id;
@@ -26,11 +37,44 @@ struct EngineArguments {
   int64_t transfer_timeout_ms = 900000;
 };
 
+// Looked up in a process of its own: workers are forked from this one, and a process forked after CUDA was asked
+// anything cannot use it.
+std::vector<std::string> first_gpus(int count) {
+  int ends[2];
+  if (::pipe2(ends, O_CLOEXEC) != 0) throw_errno(ErrorKind::exhausted, "make a pipe");
+  const UniqueFd in(ends[0]);
+  UniqueFd out(ends[1]);
+  const pid_t child = ::fork();
+  if (child < 0) throw_errno(ErrorKind::exhausted, "fork");
+  if (child == 0) {
+    std::string text;
+    for (const devices::Gpu& gpu : devices::find_gpus().gpus) text += gpu.uuid + ",";
+    const bool written = ::write(out.get(), text.data(), text.size()) == static_cast<ssize_t>(text.size());
+    ::_exit(written ? 0 : 1);
+  }
+  out.reset();
+  std::string text;
+  char piece[4096];
+  for (ssize_t got = 0; (got = ::read(in.get(), piece, sizeof piece)) > 0;) {
+    text.append(piece, static_cast<std::size_t>(got));
+  }
+  ::waitpid(child, nullptr, 0);
+  std::vector<std::string> uuids = split(text, ',');
+  uuids.pop_back();  // what follows the last comma
+  if (uuids.size() < static_cast<std::size_t>(count)) {
+    throw Error(ErrorKind::refused, std::to_string(count) + " GPUs wanted, " + std::to_string(uuids.size()) + " found");
+  }
+  uuids.resize(static_cast<std::size_t>(count));
+  return uuids;
+}
+
 int engine_command(const EngineArguments& arguments) {
   const std::string run_id = arguments.run_id.empty() ? random_token() : arguments.run_id;
   std::vector<std::string> uuids;
   if (!arguments.device_uuids.empty()) {
     uuids = split(arguments.device_uuids, ',');
+  } else if (arguments.device == "cuda") {
+    uuids = first_gpus(arguments.devices);
   } else {
     for (int i = 0; i < arguments.devices; ++i) uuids.push_back(placement::cpu_device_uuid(run_id, 0, i));
   }
@@ -39,7 +83,11 @@ int engine_command(const EngineArguments& arguments) {
                                       {"served_model_name", arguments.served_model_name},
                                       {"address", arguments.host},
                                       {"port", arguments.port},
+                                      {"device", arguments.device},
                                       {"device_uuids", uuids},
+                                      {"dtype", arguments.dtype},
+                                      {"gpu_memory_utilization", arguments.gpu_memory_utilization},
+                                      {"deterministic", arguments.deterministic},
                                       {"run_id", run_id},
                                       {"token", run_token()},
                                       {"max_model_len", arguments.max_model_len},
@@ -67,7 +115,20 @@ void add_engine_command(CLI::App& app, Action& chosen) {
   command->add_option("--port", arguments->port, "Port; 0: the kernel chooses, and the log says which")
       ->check(CLI::Range(0, 65535))
       ->type_name("P");
-  command->add_option("--devices", arguments->devices, "Virtual CPU devices, one worker each (default 1)")
+  command->add_option("--device", arguments->device, "What it runs on (default cpu)")
+      ->check(CLI::IsMember({"cpu", "cuda"}))
+      ->type_name("cpu|cuda");
+  command->add_option("--dtype", arguments->dtype, "auto: the model's on GPUs, float32 on the CPU")
+      ->check(CLI::IsMember({"auto", "float32", "bfloat16", "float16"}))
+      ->type_name("DTYPE");
+  command
+      ->add_option("--gpu-memory-utilization", arguments->gpu_memory_utilization,
+                   "Part of a GPU's memory for weights, workspace and KV cache together (default 0.9)")
+      ->check(CLI::Range(0.01, 1.0))
+      ->type_name("PART");
+  command->add_flag("--deterministic", arguments->deterministic,
+                    "On GPUs: results that do not depend on the load, in the trainer's order of sums; slower");
+  command->add_option("--devices", arguments->devices, "Devices, one worker each (default 1)")
       ->check(CLI::Range(1, 1024))
       ->type_name("N");
   command->add_option("--device-uuids", arguments->device_uuids, "UUIDs of its devices, instead of --devices")

@@ -16,7 +16,12 @@ executor::EngineOptions engine_options(const Json& json) {
   executor::EngineOptions options;
   options.workers.model_dir = json_string(json, "model_dir", what);
   options.workers.load_weights = json_string(json, "load_format", what) == "auto";
-  options.workers.dtype = "float32";
+  options.workers.device = json_string(json, "device", what);
+  options.workers.dtype = json_string(json, "dtype", what);
+  // On the CPU float32 is both exact and fast.
+  if (options.workers.dtype == "auto" && options.workers.device == "cpu") options.workers.dtype = "float32";
+  options.workers.deterministic = json_bool(json, "deterministic", what);
+  options.workers.gpu_memory_utilization = json_number(json, "gpu_memory_utilization", what);
   for (const Json& uuid : json_member(json, "device_uuids", what))
     options.workers.device_uuids.push_back(uuid.get<std::string>());
   options.workers.run_id = json_string(json, "run_id", what);

@@ -20,4 +20,8 @@ void copy_memory(void* to, const void* from, uint64_t bytes) {
   VIME_CUDA(cudaMemcpy(to, from, bytes, cudaMemcpyDefault));
 }
 
+void copy_memory(void* to, const void* from, uint64_t bytes, Stream stream) {
+  VIME_CUDA(cudaMemcpyAsync(to, from, bytes, cudaMemcpyDefault, stream));
+}
+
 }  // namespace vime::gpu

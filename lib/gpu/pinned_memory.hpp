@@ -4,6 +4,8 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "gpu/stream.hpp"
+
 namespace vime::gpu {
 
 class PinnedMemory {
@@ -23,5 +25,7 @@ class PinnedMemory {
 
 // Between any two memories, pinned or a GPU's; blocks until it is done.
 void copy_memory(void* to, const void* from, uint64_t bytes);
+// Given to a stream; both memories are the stream's until it is done.
+void copy_memory(void* to, const void* from, uint64_t bytes, Stream stream);
 
 }  // namespace vime::gpu

@@ -22,13 +22,35 @@ constexpr unsigned kAllLanes = 0xffffffffu;
 constexpr int kChunk = 4096;
 constexpr int kChunkThreads = 256;
 constexpr int kPerThread = kChunk / kChunkThreads;
-constexpr int kRowThreads = 1024;
-constexpr int kTile = 4 * kRowThreads;
+constexpr int kRowThreads = 512;
+constexpr int kWalked = kChunk / kRowThreads;  // ids of a thread that walks over a chunk
 constexpr int kMostChunks = 512;
 
+// Unsigned numbers in the order of the floats, with one key for both zeros.
+__device__ uint32_t key_of(float value) {
+  const uint32_t bits = __float_as_uint(value + 0.0f);
+  return (bits & 0x80000000u) != 0 ? ~bits : bits | 0x80000000u;
+}
+__device__ float value_of(uint32_t key) {
+  return __uint_as_float((key & 0x80000000u) != 0 ? key & 0x7fffffffu : ~key);
+}
+
+// A logit and its id as one number: the larger logit is the larger number, the lower id among equals.
+using Ranked = unsigned long long;
+__device__ Ranked ranked(float logit, int32_t id) {
+  return static_cast<Ranked>(key_of(logit)) << 32 | static_cast<uint32_t>(~id);
+}
+__device__ float logit_of(Ranked one) {
+  return value_of(static_cast<uint32_t>(one >> 32));
+}
+__device__ int32_t id_of(Ranked one) {
+  return static_cast<int32_t>(~static_cast<uint32_t>(one));
+}
+
+constexpr Ranked kNone = 0;  // less than every finite logit
+
 struct Chunk {
-  float largest;      // of the ids that are not banned; -infinity: there is none
-  int32_t argmax;     // the lowest id among the largest
+  Ranked best;        // of the ids that are not banned; kNone: there is none
   float raw_largest;  // of all ids
   int32_t count;      // logits at least as large as the forced token's
   double sum;         // of exp((logit - largest) / temperature), ids that are not banned
@@ -37,20 +59,9 @@ struct Chunk {
   int32_t padding;
 };
 
-struct Best {
-  float value;
-  int32_t id;
-};
-
-__device__ Best better(Best a, Best b) {
-  if (a.value != b.value) return a.value > b.value ? a : b;
-  return a.id < b.id ? a : b;
-}
-struct Better {
-  __device__ Best operator()(Best a, Best b) const { return better(a, b); }
-};
+template <typename T>
 struct Larger {
-  __device__ float operator()(float a, float b) const { return fmaxf(a, b); }
+  __device__ T operator()(T a, T b) const { return a > b ? a : b; }
 };
 struct Smaller {
   __device__ int32_t operator()(int32_t a, int32_t b) const { return min(a, b); }
@@ -60,20 +71,11 @@ struct Plus {
   __device__ T operator()(T a, T b) const { return a + b; }
 };
 
-template <typename T>
-__device__ T shuffle_down(T value, int offset) {
-  return __shfl_down_sync(kAllLanes, value, offset);
-}
-template <>
-__device__ Best shuffle_down(Best value, int offset) {
-  return {__shfl_down_sync(kAllLanes, value.value, offset), __shfl_down_sync(kAllLanes, value.id, offset)};
-}
-
 // Over the whole block of kThreads, in a fixed order; every thread gets the result.
 template <int kThreads, typename T, typename Join>
 __device__ T block_reduce(T value, Join join) {
   __shared__ T parts[kThreads / kWarp];
-  for (int offset = kWarp / 2; offset > 0; offset /= 2) value = join(value, shuffle_down(value, offset));
+  for (int offset = kWarp / 2; offset > 0; offset /= 2) value = join(value, __shfl_down_sync(kAllLanes, value, offset));
   if (threadIdx.x % kWarp == 0) parts[threadIdx.x / kWarp] = value;
   __syncthreads();
   T result = parts[0];
@@ -139,7 +141,7 @@ __global__ void __launch_bounds__(kChunkThreads)
     const int id = i * kChunkThreads + static_cast<int>(threadIdx.x);
     values[i] = id < count ? from[begin + id] : -INFINITY;
   }
-  Best best{-INFINITY, INT_MAX};
+  Ranked best = kNone;
   float raw_largest = -INFINITY;
   int32_t bad = INT_MAX, at_least = 0;
   const float forced = sample.forced >= 0 ? from[sample.forced] : INFINITY;
@@ -152,22 +154,23 @@ __global__ void __launch_bounds__(kChunkThreads)
     at_least += values[i] >= forced ? 1 : 0;
     if (bans > 0 && (mask[id / 32] >> (id % 32) & 1u) != 0) continue;
     open |= 1u << i;
-    best = better(best, {values[i], begin + id});
+    best = max(best, ranked(values[i], begin + id));
   }
-  best = block_reduce<kChunkThreads>(best, Better{});
+  best = block_reduce<kChunkThreads>(best, Larger<Ranked>{});
   bad = block_reduce<kChunkThreads>(bad, Smaller{});
   const double inverse = inverse_temperature(sample);
+  const float largest = logit_of(best);
   double sum = 0;
 #pragma unroll
   for (int i = 0; i < kPerThread; ++i) {
-    if ((open >> i & 1u) != 0) sum += weight_of(values[i], best.value, inverse);
+    if ((open >> i & 1u) != 0) sum += weight_of(values[i], largest, inverse);
   }
   sum = block_reduce<kChunkThreads>(sum, Plus<double>{});
-  Chunk found{best.value, best.id, best.value, 0, sum, sum, bad, 0};
+  Chunk found{best, largest, 0, sum, sum, bad, 0};
   if (sample.forced >= 0) found.count = block_reduce<kChunkThreads>(at_least, Plus<int32_t>{});
   // The same for all threads, as is the branch above.
   if (raw_logprobs && (bans > 0 || inverse != 1.0)) {
-    found.raw_largest = block_reduce<kChunkThreads>(raw_largest, Larger{});
+    found.raw_largest = block_reduce<kChunkThreads>(raw_largest, Larger<float>{});
     double raw_sum = 0;
 #pragma unroll
     for (int i = 0; i < kPerThread; ++i) {
@@ -177,15 +180,6 @@ __global__ void __launch_bounds__(kChunkThreads)
     found.raw_sum = block_reduce<kChunkThreads>(raw_sum, Plus<double>{});
   }
   if (threadIdx.x == 0) chunks[row * gridDim.x + blockIdx.x] = found;
-}
-
-// Unsigned numbers in the order of the floats, with one key for both zeros.
-__device__ uint32_t key_of(float value) {
-  const uint32_t bits = __float_as_uint(value + 0.0f);
-  return (bits & 0x80000000u) != 0 ? ~bits : bits | 0x80000000u;
-}
-__device__ float value_of(uint32_t key) {
-  return __uint_as_float((key & 0x80000000u) != 0 ? key & 0x7fffffffu : ~key);
 }
 
 // A row with its temperature, seen by a block of kRowThreads.
@@ -292,18 +286,19 @@ struct Walk {
   int32_t ties = 0;
 };
 
-// Adds to `walk` the ids [begin, begin + kTile), four for each thread, in id order. True when the target was passed.
-__device__ bool walk_tile(const Row& row, const Kept& kept, int begin, double target, Walk& walk) {
+// Adds to `walk` the ids of the chunk at `begin`, some for each thread, in id order. True when the target was passed.
+__device__ bool walk_chunk(const Row& row, const Kept& kept, int begin, double target, Walk& walk) {
   __shared__ int32_t passed, last;
   if (threadIdx.x == 0) {
     passed = INT_MAX;
     last = -1;
   }
-  const int first = begin + 4 * static_cast<int>(threadIdx.x);
-  double weights[4] = {};
+  const int first = begin + kWalked * static_cast<int>(threadIdx.x);
+  double weights[kWalked] = {};
+  double sum = 0;
   int32_t tied = 0;
-  bool tie[4] = {};
-  for (int i = 0; i < 4 && first + i < row.vocab; ++i) {
+  bool tie[kWalked] = {};
+  for (int i = 0; i < kWalked && first + i < row.vocab; ++i) {
     const float logit = row.logits[first + i];
     const uint32_t key = key_of(logit);
     if (key < kept.least || !row.is_open(first + i)) continue;
@@ -314,14 +309,15 @@ __device__ bool walk_tile(const Row& row, const Kept& kept, int begin, double ta
   if (kept.ties < INT_MAX) {
     int32_t all = 0;
     int32_t before = walk.ties + block_prefix(tied, &all);
-    for (int i = 0; i < 4; ++i) {
+    for (int i = 0; i < kWalked; ++i) {
       if (tie[i] && before++ >= kept.ties) weights[i] = 0;
     }
     walk.ties += all;
   }
+  for (const double weight : weights) sum += weight;
   double all = 0;
-  double mass = walk.total + block_prefix((weights[0] + weights[1]) + (weights[2] + weights[3]), &all);
-  for (int i = 0; i < 4; ++i) {
+  double mass = walk.total + block_prefix(sum, &all);
+  for (int i = 0; i < kWalked; ++i) {
     if (weights[i] <= 0) continue;
     mass += weights[i];
     atomicMax(&last, first + i);
@@ -339,14 +335,14 @@ __device__ bool walk_tile(const Row& row, const Kept& kept, int begin, double ta
 
 __device__ Walk walk_row(const Row& row, const Kept& kept, double target) {
   Walk walk;
-  for (int begin = 0; begin < row.vocab; begin += kTile) {
-    if (walk_tile(row, kept, begin, target, walk)) break;
+  for (int begin = 0; begin < row.vocab; begin += kChunk) {
+    if (walk_chunk(row, kept, begin, target, walk)) break;
   }
   return walk;
 }
 
 struct RowSums {
-  Best best{-INFINITY, INT_MAX};
+  Ranked best = kNone;
   double total = 0;    // of exp((logit - best) / temperature)
   double log_raw = 0;  // log sum exp of all logits
   int32_t count = 0;
@@ -355,31 +351,29 @@ struct RowSums {
 
 // The chunks' results joined, in the chunks' order. `prefix`: what lies before each chunk, [chunks + 1].
 __device__ RowSums join(const Chunk* chunks, int count, double inverse, bool raw, double* prefix) {
-  __shared__ RowSums joined;
   const bool has = static_cast<int>(threadIdx.x) < count;
-  const Chunk mine = has ? chunks[threadIdx.x] : Chunk{-INFINITY, INT_MAX, -INFINITY, 0, 0, 0, INT_MAX, 0};
+  Chunk mine{kNone, -INFINITY, 0, 0, 0, INT_MAX, 0};
+  if (has) mine = chunks[threadIdx.x];
   RowSums sums;
-  sums.best = block_reduce<kRowThreads>(Best{mine.largest, mine.argmax}, Better{});
+  sums.best = block_reduce<kRowThreads>(mine.best, Larger<Ranked>{});
   sums.bad = block_reduce<kRowThreads>(mine.bad, Smaller{});
   sums.count = block_reduce<kRowThreads>(mine.count, Plus<int32_t>{});
-  const float raw_largest = raw ? block_reduce<kRowThreads>(mine.raw_largest, Larger{}) : sums.best.value;
+  const float raw_largest = raw ? block_reduce<kRowThreads>(mine.raw_largest, Larger<float>{}) : logit_of(sums.best);
   const double raw_part = raw && has ? mine.raw_sum * weight_of(mine.raw_largest, raw_largest, 1.0) : 0.0;
   const double raw_sum = raw ? block_reduce<kRowThreads>(raw_part, Plus<double>{}) : 0.0;
   if (has) {
-    const bool open = mine.largest > -INFINITY && sums.bad == INT_MAX;
-    prefix[threadIdx.x + 1] = open ? mine.sum * weight_of(mine.largest, sums.best.value, inverse) : 0.0;
+    const bool open = mine.best != kNone && sums.bad == INT_MAX;
+    prefix[threadIdx.x + 1] = open ? mine.sum * weight_of(logit_of(mine.best), logit_of(sums.best), inverse) : 0.0;
   }
   __syncthreads();
   if (threadIdx.x == 0) {
     prefix[0] = 0;
     for (int i = 1; i <= count; ++i) prefix[i] += prefix[i - 1];
-    sums.total = prefix[count];
-    sums.log_raw =
-        raw ? static_cast<double>(raw_largest) + log(raw_sum) : static_cast<double>(sums.best.value) + log(sums.total);
-    joined = sums;
   }
   __syncthreads();
-  return joined;
+  sums.total = prefix[count];
+  sums.log_raw = static_cast<double>(raw_largest) + log(raw ? raw_sum : sums.total);
+  return sums;
 }
 
 // Without filters: first the chunk, then the token in it.
@@ -392,7 +386,7 @@ __device__ int32_t draw_plainly(const Row& row, const double* prefix, int chunks
   }
   Walk walk;
   walk.total = prefix[last];
-  walk_tile(row, Kept{}, last * kChunk, target, walk);
+  walk_chunk(row, Kept{}, last * kChunk, target, walk);
   return walk.token;
 }
 
@@ -420,6 +414,7 @@ __global__ void __launch_bounds__(kRowThreads)
   const bool raw = !forced && raw_logprobs && (bans > 0 || inverse != 1.0);
   const float* const from = logits + index * vocab;
   const RowSums sums = join(all_chunks + index * chunks, chunks, inverse, raw, prefix);
+  const float largest = logit_of(sums.best);
   DrawnRow result;
   if (sums.bad < INT_MAX) {
     result.bad_token = sums.bad;
@@ -428,9 +423,9 @@ __global__ void __launch_bounds__(kRowThreads)
     result.token = sample.forced;
     result.logprob = static_cast<float>(static_cast<double>(from[sample.forced]) - sums.log_raw);
     result.rank = sums.count;
-    result.top_token = sums.best.id;
-    result.top_logprob = static_cast<float>(static_cast<double>(sums.best.value) - sums.log_raw);
-  } else if (sums.best.value > -INFINITY) {
+    result.top_token = id_of(sums.best);
+    result.top_logprob = static_cast<float>(static_cast<double>(largest) - sums.log_raw);
+  } else if (sums.best != kNone) {
     if (bans > 0) {
       for (int i = threadIdx.x; i < (vocab + 31) / 32; i += kRowThreads) mask[i] = 0;
       __syncthreads();
@@ -440,10 +435,10 @@ __global__ void __launch_bounds__(kRowThreads)
       }
       __syncthreads();
     }
-    const Row row{from, static_cast<int>(vocab), bans > 0 ? mask : nullptr, sums.best.value, inverse};
+    const Row row{from, static_cast<int>(vocab), bans > 0 ? mask : nullptr, largest, inverse};
     double total = sums.total;
     if (sample.temperature <= 0) {
-      result.token = sums.best.id;
+      result.token = id_of(sums.best);
     } else if (sample.min_p > 0 || (sample.top_k >= 1 && sample.top_k < vocab) || sample.top_p < 1.0f) {
       const Walk walk = draw_filtered(row, sample);
       result.token = walk.token;
@@ -452,8 +447,8 @@ __global__ void __launch_bounds__(kRowThreads)
       result.token = draw_plainly(row, prefix, chunks, sample.uniform);
     }
     const auto logit = static_cast<double>(from[result.token]);
-    result.logprob = static_cast<float>(
-        raw_logprobs ? logit - sums.log_raw : (logit - static_cast<double>(sums.best.value)) * inverse - log(total));
+    result.logprob = static_cast<float>(raw_logprobs ? logit - sums.log_raw
+                                                     : (logit - static_cast<double>(largest)) * inverse - log(total));
   }
   if (threadIdx.x == 0) drawn[index] = result;
 }
