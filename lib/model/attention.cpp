@@ -11,6 +11,7 @@
 #include <numeric>
 
 #include "base/error.hpp"
+#include "model/flash_attention.hpp"
 #include "model/parallel.hpp"
 
 namespace vime::model {
@@ -54,7 +55,7 @@ int64_t class_of(int64_t length) {
   return end;
 }
 
-Bucket make_bucket(const std::vector<QuerySpan>& spans, const std::vector<std::size_t>& members) {
+Bucket make_bucket(const std::vector<QuerySpan>& spans, const std::vector<std::size_t>& members, torch::Device device) {
   Bucket bucket;
   bucket.spans = static_cast<int64_t>(members.size());
   bucket.low = spans[members.front()].position;
@@ -91,10 +92,15 @@ Bucket make_bucket(const std::vector<QuerySpan>& spans, const std::vector<std::s
                          .index_fill_(0, bucket.places, false)
                          .view({bucket.spans, 1, bucket.length, 1});
   }
+  for (torch::Tensor* tensor :
+       {&bucket.rows, &bucket.key_rows, &bucket.places, &bucket.targets, &bucket.padding, &bucket.positions}) {
+    if (tensor->defined()) *tensor = tensor->to(device);
+  }
   return bucket;
 }
 
-c10::intrusive_ptr<Plan> make_plan(const std::vector<QuerySpan>& spans, int64_t rows, int64_t key_rows) {
+c10::intrusive_ptr<Plan> make_plan(const std::vector<QuerySpan>& spans, int64_t rows, int64_t key_rows,
+                                   torch::Device device) {
   auto plan = c10::make_intrusive<Plan>();
   plan->rows = rows;
   plan->key_rows = key_rows;
@@ -110,7 +116,7 @@ c10::intrusive_ptr<Plan> make_plan(const std::vector<QuerySpan>& spans, int64_t 
     for (std::size_t i = 0; i < members.size(); i += batch) {
       const auto first = members.begin() + static_cast<std::ptrdiff_t>(i);
       const auto last = members.begin() + static_cast<std::ptrdiff_t>(std::min(members.size(), i + batch));
-      plan->buckets.push_back(make_bucket(spans, {first, last}));
+      plan->buckets.push_back(make_bucket(spans, {first, last}, device));
     }
   }
   return plan;
@@ -169,8 +175,9 @@ torch::Tensor causal_mask(const Bucket& bucket, int64_t begin, int64_t end, cons
   if (!bucket.positions.defined()) return torch::full({1, 1, 1, rows, rows}, hidden, options).triu_(1);
   const int64_t first = bucket.low + begin;
   const int64_t columns = std::min(bucket.keys, bucket.high + end) - first;
-  const torch::Tensor query = bucket.positions.view({-1, 1, 1, 1, 1}) + torch::arange(begin, end).view({-1, 1});
-  const torch::Tensor behind = torch::arange(first, first + columns) > query;
+  const torch::TensorOptions whole = bucket.positions.options();
+  const torch::Tensor query = bucket.positions.view({-1, 1, 1, 1, 1}) + torch::arange(begin, end, whole).view({-1, 1});
+  const torch::Tensor behind = torch::arange(first, first + columns, whole) > query;
   return torch::zeros(behind.sizes(), options).masked_fill_(behind, hidden);
 }
 
@@ -285,7 +292,8 @@ struct PackedAttention : torch::autograd::Function<PackedAttention> {
 
 }  // namespace
 
-Attention packed_attention(std::vector<int64_t> lengths) {
+Attention packed_attention(std::vector<int64_t> lengths, torch::Device device, torch::ScalarType dtype) {
+  if (flash_attention_fits(device, dtype)) return flash_packed_attention(lengths, device);
   std::vector<QuerySpan> spans;
   int64_t tokens = 0;
   for (const int64_t length : lengths) {
@@ -295,7 +303,7 @@ Attention packed_attention(std::vector<int64_t> lengths) {
     spans.push_back(std::move(span));
     tokens += length;
   }
-  const c10::intrusive_ptr<Plan> plan = make_plan(spans, tokens, tokens);
+  const c10::intrusive_ptr<Plan> plan = make_plan(spans, tokens, tokens, device);
   plan->in_order = plan->buckets.size() == 1 && !plan->buckets[0].places.defined();
   return [plan](int, const torch::Tensor& q, const torch::Tensor& k, const torch::Tensor& v) {
     VIME_CHECK(
@@ -305,8 +313,10 @@ Attention packed_attention(std::vector<int64_t> lengths) {
   };
 }
 
-Attention context_parallel_attention(const std::vector<QuerySpan>& spans, int64_t rows, CollectivesPtr ranks) {
-  const c10::intrusive_ptr<Plan> plan = make_plan(spans, rows, rows * ranks->size());
+Attention context_parallel_attention(const std::vector<QuerySpan>& spans, int64_t rows, CollectivesPtr ranks,
+                                     torch::Device device, torch::ScalarType dtype) {
+  if (flash_attention_fits(device, dtype)) return flash_context_parallel_attention(spans, rows, ranks, device);
+  const c10::intrusive_ptr<Plan> plan = make_plan(spans, rows, rows * ranks->size(), device);
   plan->covers = false;
   return [plan, ranks](int, const torch::Tensor& q, const torch::Tensor& k, const torch::Tensor& v) {
     VIME_CHECK(q.size(0) == plan->rows && k.size(0) == plan->rows && v.size(0) == plan->rows,

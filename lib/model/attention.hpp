@@ -17,8 +17,10 @@ using Attention =
     std::function<torch::Tensor(int layer, const torch::Tensor& q, const torch::Tensor& k, const torch::Tensor& v)>;
 
 // Causal attention over sequences packed one behind the other; differentiable. lengths: tokens of each sequence, sum =
-// rows of q.
-Attention packed_attention(std::vector<int64_t> lengths);
+// rows of q. device and dtype: of q, k and v. 16-bit floats on a GPU go to kernels of their own, everything else is
+// computed exactly, in blocks.
+Attention packed_attention(std::vector<int64_t> lengths, torch::Device device = torch::kCPU,
+                           torch::ScalarType dtype = torch::kFloat32);
 
 // Consecutive positions of one sequence that a context-parallel rank computes.
 struct QuerySpan {
@@ -30,6 +32,7 @@ struct QuerySpan {
 };
 // Causal attention with the keys and values of all ranks; rows: of q, k and v, the same number on every rank. Rows in
 // no span get zeros. Differentiable; collective over `ranks` in both directions.
-Attention context_parallel_attention(const std::vector<QuerySpan>& spans, int64_t rows, CollectivesPtr ranks);
+Attention context_parallel_attention(const std::vector<QuerySpan>& spans, int64_t rows, CollectivesPtr ranks,
+                                     torch::Device device = torch::kCPU, torch::ScalarType dtype = torch::kFloat32);
 
 }  // namespace vime::model

@@ -195,8 +195,8 @@ void save_weights(const Decoder& decoder, const fs::path& model_dir, uint64_t fi
   for (std::size_t i = 0; i < decoder.parameters().size(); ++i) {
     VIME_CHECK(decoder.layout().entries[i].shard.shape == decoder.layout().entries[i].parameter.full.shape,
                "save_weights needs whole tensors, of one rank");
-    writer.append(static_cast<const std::byte*>(decoder.parameters()[i].value.data_ptr()),
-                  decoder.layout().entries[i].bytes);
+    const torch::Tensor host = decoder.parameters()[i].value.detach().cpu();
+    writer.append(static_cast<const std::byte*>(host.data_ptr()), decoder.layout().entries[i].bytes);
   }
   writer.finish();
 }

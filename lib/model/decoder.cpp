@@ -3,6 +3,8 @@
 #include <unordered_map>
 
 #include "base/error.hpp"
+#include "model/linear.hpp"
+#include "model/main_gradient.hpp"
 #include "model/parallel.hpp"
 #include "model/rms_norm.hpp"
 #include "model/rotary.hpp"
@@ -14,16 +16,16 @@ namespace {
 struct Linear {
   torch::Tensor weight;
   torch::Tensor bias;
-
-  torch::Tensor operator()(const torch::Tensor& x) const { return torch::linear(x, weight, bias); }
 };
 
 struct Layer {
   torch::Tensor input_norm;
   Linear q, k, v, o;
+  Linear qkv;  // q, k and v as one, where there is such a view of them
   torch::Tensor q_norm, k_norm;
   torch::Tensor post_attention_norm;
   Linear gate, up, down;
+  Linear gate_up;  // likewise
 };
 
 }  // namespace
@@ -67,14 +69,25 @@ struct Decoder::State {
   torch::Tensor leave(const torch::Tensor& partial) const {
     return sequence_parallel ? sum_to_rows(partial, tp) : sum_over_ranks(partial, tp);
   }
+  torch::Tensor project(const Linear& by, const torch::Tensor& x, const MakeAgain& again = {}) const {
+    return linear(x, by.weight, by.bias, rows_per_product, again);
+  }
   // A row-parallel projection: the bias belongs to the sum, so it is added once, after it.
-  torch::Tensor project_and_leave(const Linear& linear, const torch::Tensor& x) const;
+  torch::Tensor project_and_leave(const Linear& by, const torch::Tensor& x, const MakeAgain& again = {}) const;
+  torch::Tensor run_layer(std::size_t i, const torch::Tensor& x, const Rotary::Angles& angles,
+                          const Attention& attention) const;
+  // How to make a norm's output again, where it is not kept.
+  MakeAgain norm_again(const torch::Tensor& x, const torch::Tensor& weight) const;
+  bool makes_again() const {
+    return recompute == Recompute::selective && device.is_cuda() && torch::GradMode::is_enabled();
+  }
   // What the ranks use each for a part of the output only: gradients of all ranks add up.
   torch::Tensor shared(const torch::Tensor& x) const {
     return sequence_parallel ? x : share_with_ranks(x, tp, tp->size());
   }
   Linear shared_kv(const Linear& linear) const;
-  Layer make_layer(int64_t index) const;
+  Layer make_layer(int64_t index);
+  Linear joined(const std::vector<std::string>& names);
   torch::Tensor named(const std::string& name) const;
   torch::Tensor named_if(bool present, const std::string& name) const {
     return present ? named(name) : torch::Tensor();
@@ -88,6 +101,14 @@ struct Decoder::State {
   torch::Device device;
   arch::ArenaLayout layout;
   std::vector<Named> parameters;
+  // Neighbours in the arena seen as one matrix; gradients reach them through these where a layer uses them.
+  struct Joined {
+    uint64_t offset = 0;  // bytes
+    torch::Tensor value;
+  };
+  std::vector<Joined> views;
+  int64_t rows_per_product = 0;
+  Recompute recompute = Recompute::none;
   std::unordered_map<std::string, std::size_t> by_name;
   std::vector<Layer> layers;  // of the stage
   torch::Tensor embedding;
@@ -131,7 +152,26 @@ torch::Tensor Decoder::State::named(const std::string& name) const {
   return parameters[found->second].value;
 }
 
-Layer Decoder::State::make_layer(int64_t index) const {
+// The weights as one [rows of all, columns], undefined where they do not lie one behind the other, or are on the CPU,
+// where one product's bits would not be three's.
+Linear Decoder::State::joined(const std::vector<std::string>& names) {
+  if (!device.is_cuda()) return {};
+  const arch::ArenaEntry* first = nullptr;
+  uint64_t end = 0;
+  int64_t rows = 0;
+  for (const std::string& name : names) {
+    const arch::ArenaEntry& entry = layout.entries[by_name.at(name)];
+    if (first == nullptr) first = &entry;
+    if (first != &entry && entry.offset != end) return {};
+    end = entry.offset + entry.bytes;
+    rows += entry.shard.shape[0];
+  }
+  const auto options = torch::TensorOptions().dtype(parameters.front().value.scalar_type()).device(device);
+  views.push_back({first->offset, torch::from_blob(arena + first->offset, {rows, first->shard.shape[1]}, options)});
+  return {views.back().value, {}};
+}
+
+Layer Decoder::State::make_layer(int64_t index) {
   const std::string prefix = "model.layers." + std::to_string(index) + ".";
   const auto linear = [&](const std::string& name, bool bias) {
     return Linear{named(prefix + name + ".weight"), named_if(bias, prefix + name + ".bias")};
@@ -148,13 +188,23 @@ Layer Decoder::State::make_layer(int64_t index) const {
   layer.gate = linear("mlp.gate_proj", config.mlp_bias);
   layer.up = linear("mlp.up_proj", config.mlp_bias);
   layer.down = linear("mlp.down_proj", config.mlp_bias);
+  const std::string qkv = prefix + "self_attn.";
+  if (!config.qkv_bias && (kv_sharers == 1 || sequence_parallel))
+    layer.qkv = joined({qkv + "q_proj.weight", qkv + "k_proj.weight", qkv + "v_proj.weight"});
+  if (!config.mlp_bias) layer.gate_up = joined({prefix + "mlp.gate_proj.weight", prefix + "mlp.up_proj.weight"});
   return layer;
 }
 
-torch::Tensor Decoder::State::project_and_leave(const Linear& linear, const torch::Tensor& x) const {
-  if (tp->size() == 1) return linear(x);
-  const torch::Tensor sum = leave(torch::linear(x, linear.weight));
-  return linear.bias.defined() ? sum + linear.bias : sum;
+torch::Tensor Decoder::State::project_and_leave(const Linear& by, const torch::Tensor& x,
+                                                const MakeAgain& again) const {
+  if (tp->size() == 1) return project(by, x, again);
+  const torch::Tensor sum = leave(project({by.weight, {}}, x, again));
+  return by.bias.defined() ? sum + by.bias : sum;
+}
+
+MakeAgain Decoder::State::norm_again(const torch::Tensor& x, const torch::Tensor& weight) const {
+  if (!makes_again() || tp->size() > 1) return {};  // with several ranks it would be gathered again as well
+  return [x = x.detach(), weight, epsilon = config.rms_norm_eps] { return rms_norm(x, weight, epsilon); };
 }
 
 Linear Decoder::State::shared_kv(const Linear& linear) const {
@@ -178,13 +228,23 @@ torch::Tensor Decoder::State::embed(const torch::Tensor& ids) const {
 torch::Tensor Decoder::State::attention_block(int index, const Layer& layer, const torch::Tensor& x,
                                               const Rotary::Angles& angles, const Attention& attention) const {
   const torch::Tensor in = enter(rms_norm(x, layer.input_norm, config.rms_norm_eps));
+  const MakeAgain again = norm_again(x, layer.input_norm);
   const int64_t tokens = in.size(0);
   const auto heads = [&](const torch::Tensor& rows) {
     return rows.view({tokens, rows.size(1) / config.head_dim, config.head_dim});
   };
-  torch::Tensor q = heads(layer.q(in));
-  torch::Tensor k = heads(shared_kv(layer.k)(in));
-  const torch::Tensor v = heads(shared_kv(layer.v)(in));
+  torch::Tensor q, k, v;
+  if (layer.qkv.weight.defined()) {
+    const std::vector<torch::Tensor> parts = split_columns(
+        project(layer.qkv, in, again), {layer.q.weight.size(0), layer.k.weight.size(0), layer.v.weight.size(0)});
+    q = heads(parts[0]);
+    k = heads(parts[1]);
+    v = heads(parts[2]);
+  } else {
+    q = heads(project(layer.q, in, again));
+    k = heads(project(shared_kv(layer.k), in, again));
+    v = heads(project(shared_kv(layer.v), in, again));
+  }
   if (config.qk_norm) {
     q = rms_norm(q, shared(layer.q_norm), config.rms_norm_eps);
     k = rms_norm(k, shared(layer.k_norm), config.rms_norm_eps);
@@ -195,7 +255,28 @@ torch::Tensor Decoder::State::attention_block(int index, const Layer& layer, con
 
 torch::Tensor Decoder::State::mlp_block(const Layer& layer, const torch::Tensor& x) const {
   const torch::Tensor in = enter(rms_norm(x, layer.post_attention_norm, config.rms_norm_eps));
-  return project_and_leave(layer.down, torch::silu(layer.gate(in)) * layer.up(in));
+  const MakeAgain again = norm_again(x, layer.post_attention_norm);
+  torch::Tensor gate, up;
+  if (layer.gate_up.weight.defined()) {
+    const std::vector<torch::Tensor> parts =
+        split_columns(project(layer.gate_up, in, again), {layer.gate.weight.size(0), layer.up.weight.size(0)});
+    gate = parts[0];
+    up = parts[1];
+  } else {
+    gate = project(layer.gate, in, again);
+    up = project(layer.up, in, again);
+  }
+  MakeAgain product_again;
+  if (makes_again()) product_again = [g = gate.detach(), u = up.detach()] { return torch::silu(g) * u; };
+  return project_and_leave(layer.down, torch::silu(gate) * up, product_again);
+}
+
+torch::Tensor Decoder::State::run_layer(std::size_t i, const torch::Tensor& x, const Rotary::Angles& angles,
+                                        const Attention& attention) const {
+  const Layer& layer = layers[i];
+  const int index = static_cast<int>(stage.begin) + static_cast<int>(i);
+  const torch::Tensor rows = x + attention_block(index, layer, x, angles, attention);
+  return rows + mlp_block(layer, rows);
 }
 
 Decoder::Decoder(arch::ModelConfig config, tensor::DType dtype, CollectivesPtr tp, std::byte* arena,
@@ -233,10 +314,10 @@ torch::Tensor Decoder::run_layers(const torch::Tensor& x, const torch::Tensor& p
   const Rotary::Angles angles = state_->rotary.angles(positions, x.options().requires_grad(false));
   torch::Tensor rows = x;
   for (std::size_t i = 0; i < state_->layers.size(); ++i) {
-    const Layer& layer = state_->layers[i];
-    const int index = static_cast<int>(state_->stage.begin) + static_cast<int>(i);
-    rows = rows + state_->attention_block(index, layer, rows, angles, attention);
-    rows = rows + state_->mlp_block(layer, rows);
+    const auto layer = [state = state_, i, angles, attention](const torch::Tensor& in) {
+      return state->run_layer(i, in, angles, attention);
+    };
+    rows = state_->recompute == Recompute::full ? recomputed(layer, rows) : layer(rows);
   }
   return rows;
 }
@@ -254,12 +335,20 @@ torch::Tensor Decoder::hidden_states(const torch::Tensor& ids, const torch::Tens
 
 torch::Tensor Decoder::logits(const torch::Tensor& hidden) const {
   VIME_CHECK(!state_->sequence_parallel, "logits of all rows need all rows");
-  const torch::Tensor mine = torch::linear(state_->shared(hidden), state_->head).to(torch::kFloat32);
+  const torch::Tensor mine = state_->project({state_->head, {}}, state_->shared(hidden)).to(torch::kFloat32);
   return gather_columns(mine, state_->tp, state_->config.vocab_size);
 }
 
 torch::Tensor Decoder::local_logits(const torch::Tensor& hidden, const torch::Tensor& selected) const {
-  return torch::linear(state_->enter(hidden).index_select(0, selected), state_->head).to(torch::kFloat32);
+  return state_->project({state_->head, {}}, head_rows(hidden, selected)).to(torch::kFloat32);
+}
+
+torch::Tensor Decoder::head_rows(const torch::Tensor& hidden, const torch::Tensor& selected) const {
+  return state_->enter(hidden).index_select(0, selected);
+}
+
+const torch::Tensor& Decoder::head() const {
+  return state_->head;
 }
 
 int64_t Decoder::vocab_begin() const {
@@ -278,6 +367,23 @@ torch::Device Decoder::device() const {
   return state_->device;
 }
 
+torch::ScalarType Decoder::dtype() const {
+  return state_->parameters.front().value.scalar_type();
+}
+
+void Decoder::set_rows_per_product(int64_t rows) {
+  VIME_CHECK(rows >= 0, std::to_string(rows) + " rows in a product");
+  state_->rows_per_product = rows;
+}
+
+int64_t Decoder::rows_per_product() const {
+  return state_->rows_per_product;
+}
+
+void Decoder::set_recompute(Recompute recompute) {
+  state_->recompute = recompute;
+}
+
 std::vector<Decoder::Named>& Decoder::parameters() {
   return state_->parameters;
 }
@@ -287,6 +393,20 @@ const std::vector<Decoder::Named>& Decoder::parameters() const {
 
 void Decoder::require_grad(bool on) {
   for (Named& parameter : state_->parameters) parameter.value.set_requires_grad(on);
+  for (State::Joined& view : state_->views) view.value.set_requires_grad(on);
+}
+
+void Decoder::set_gradients(const torch::Tensor& flat) {
+  const auto part = [&](uint64_t offset, const torch::Tensor& value) {
+    if (!flat.defined()) return torch::Tensor();
+    const auto begin = static_cast<int64_t>(offset / value.element_size());
+    return flat.narrow(0, begin, value.numel()).view(value.sizes());
+  };
+  for (std::size_t i = 0; i < state_->parameters.size(); ++i) {
+    torch::Tensor& value = state_->parameters[i].value;
+    set_main_gradient(value, part(state_->layout.entries[i].offset, value));
+  }
+  for (State::Joined& view : state_->views) set_main_gradient(view.value, part(view.offset, view.value));
 }
 
 const arch::ModelConfig& Decoder::config() const {

@@ -19,6 +19,7 @@
 #include "arch/parameters.hpp"
 #include "model/attention.hpp"
 #include "model/collectives.hpp"
+#include "model/recompute.hpp"
 
 namespace vime::model {
 
@@ -61,10 +62,21 @@ class Decoder {
   // Logits of some rows (indices into all tokens) over this rank's part of the vocabulary, in float32: [rows, hidden]
   // -> [selected, part]. The part begins at vocab_begin().
   torch::Tensor local_logits(const torch::Tensor& hidden, const torch::Tensor& selected) const;
+  // The two halves of it, for what never wants all logits at once: the selected rows (sequence parallelism undone;
+  // their gradient is shared with the other ranks), and this rank's part of the head, [part, hidden].
+  torch::Tensor head_rows(const torch::Tensor& hidden, const torch::Tensor& selected) const;
+  const torch::Tensor& head() const;
   int64_t vocab_begin() const;  // on the first and the last stage
   const CollectivesPtr& tensor_parallel() const;
   std::byte* arena() const;
   torch::Device device() const;
+  torch::ScalarType dtype() const;
+
+  // Products with weights take so many rows each (model/linear.hpp), the same number wherever two passes have to agree
+  // bit by bit; 0, the default: all rows at once.
+  void set_rows_per_product(int64_t rows);
+  int64_t rows_per_product() const;
+  void set_recompute(Recompute recompute);  // none by default
 
   // Parameters as leaf tensors that alias the arena, under HF names, in checkpoint order. Local shards.
   struct Named {
@@ -74,6 +86,9 @@ class Decoder {
   std::vector<Named>& parameters();
   const std::vector<Named>& parameters() const;
   void require_grad(bool on);
+  // From now on gradients of all parameters are summed in `flat`, float32 on the decoder's device, one element for each
+  // of the arena's, in the same places. An undefined one takes them away.
+  void set_gradients(const torch::Tensor& flat);
 
   const arch::ModelConfig& config() const;
   const arch::ArenaLayout& layout() const;

@@ -86,7 +86,7 @@ int64_t ZigZag::row_of(int64_t position) const {
 }
 
 Packing pack(const BatchView& view, const rollout::MicroBatch& samples, const model::CollectivesPtr& cp,
-             int row_multiple) {
+             int row_multiple, torch::Device device, torch::ScalarType dtype) {
   Packing packing;
   const int64_t all_rows = packed_rows(view, samples, cp->size(), row_multiple);
   Rows rows;
@@ -109,15 +109,15 @@ Packing pack(const BatchView& view, const rollout::MicroBatch& samples, const mo
   }
   if (cp->size() == 1) {
     lengths.resize(lengths.size() + static_cast<size_t>(all_rows - rows.count()), 1);  // padding, each row on its own
-    packing.attention = model::packed_attention(lengths);
+    packing.attention = model::packed_attention(lengths, device, dtype);
   } else {
-    packing.attention = model::context_parallel_attention(spans, all_rows, cp);
+    packing.attention = model::context_parallel_attention(spans, all_rows, cp, device, dtype);
   }
   rows.pad_to(all_rows);
   packing.ids = torch::tensor(rows.ids, torch::kInt64);
   packing.positions = torch::tensor(rows.positions, torch::kInt64);
-  packing.selected = torch::tensor(rows.selected, torch::kInt64);
-  packing.targets = torch::tensor(rows.targets, torch::kInt64);
+  packing.selected = torch::tensor(rows.selected, torch::kInt64).to(device);
+  packing.targets = torch::tensor(rows.targets, torch::kInt64).to(device);
   packing.places = std::move(rows.places);
   return packing;
 }

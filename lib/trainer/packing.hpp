@@ -28,8 +28,8 @@ struct Packing {
   model::Attention attention;
 
   // The response tokens that this rank's rows predict: the row before a token predicts it.
-  torch::Tensor selected;                 // int64 [own tokens]: rows
-  torch::Tensor targets;                  // int64 [own tokens]
+  torch::Tensor selected;                 // int64 [own tokens]: rows; on the device
+  torch::Tensor targets;                  // int64 [own tokens]; on the device
   std::vector<int64_t> places;            // [own tokens]: which of the micro-batch's response tokens each is
   int64_t response_tokens = 0;            // of the micro-batch, all context-parallel ranks together
   std::vector<int64_t> response_lengths;  // [samples]
@@ -50,6 +50,7 @@ struct ZigZag {
 };
 
 // The number of rows is a multiple of `row_multiple` and, for the same micro-batch, the same on every rank of `cp`.
+// device and dtype: of the model that computes it.
 Packing pack(const BatchView& view, const rollout::MicroBatch& samples, const model::CollectivesPtr& cp,
-             int row_multiple);
+             int row_multiple, torch::Device device = torch::kCPU, torch::ScalarType dtype = torch::kFloat32);
 }  // namespace vime::trainer

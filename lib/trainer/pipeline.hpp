@@ -6,14 +6,15 @@
 #include <cstddef>
 #include <functional>
 #include <memory>
+#include <utility>
 #include <vector>
 
 #include "model/rank_group.hpp"
 
 namespace vime::trainer {
 
-// What a stage does with one micro-batch. Activations and their gradients have the shape that `shape` says, on both
-// sides of a boundary, and are float32.
+// What a stage does with one micro-batch. Activations and their gradients have the shape that `shape` says and the type
+// and device of `options`, on both sides of a boundary.
 struct StageWork {
   // input: the activations of the stage before; undefined on the first stage. Returns this stage's; the last stage
   // returns nothing.
@@ -22,14 +23,28 @@ struct StageWork {
   // returns nothing.
   std::function<torch::Tensor(size_t micro_batch, const torch::Tensor& gradient)> backward;
   std::function<std::vector<int64_t>(size_t micro_batch)> shape;
+  torch::TensorOptions options = torch::TensorOptions().dtype(torch::kFloat32);
 };
+
+// Between two neighbouring stages. Both ends make every exchange at the same time.
+class StageBoundary {
+ public:
+  virtual ~StageBoundary() = default;
+  // Sends `out` and receives into `in`; either may be undefined. Both ends name what it carries.
+  virtual void swap(const char* what, const torch::Tensor& out, torch::Tensor& in) = 0;
+};
+using StageBoundaryPtr = std::shared_ptr<StageBoundary>;
+// Of a group of two ranks, the earlier stage's being rank 0. What lies on a GPU goes through the host's memory. Null
+// for null.
+StageBoundaryPtr over_sockets_between(std::shared_ptr<model::RankGroup> pair);
 
 class Pipeline {
  public:
   Pipeline() = default;  // one stage
-  // previous, next: groups of two ranks, the earlier stage's being rank 0; null on the first and the last stage.
-  // later_stages: behind this one.
-  Pipeline(std::shared_ptr<model::RankGroup> previous, std::shared_ptr<model::RankGroup> next, int later_stages);
+  // previous, next: null on the first and the last stage. later_stages: behind this one.
+  Pipeline(StageBoundaryPtr previous, StageBoundaryPtr next, int later_stages);
+  Pipeline(std::shared_ptr<model::RankGroup> previous, std::shared_ptr<model::RankGroup> next, int later_stages)
+      : Pipeline(over_sockets_between(std::move(previous)), over_sockets_between(std::move(next)), later_stages) {}
 
   bool first() const { return !previous_; }
   bool last() const { return !next_; }
@@ -41,14 +56,14 @@ class Pipeline {
   void forward_backward(size_t micro_batches, const StageWork& work) const;
 
  private:
-  torch::Tensor receive_input(const std::vector<int64_t>& shape) const;
+  torch::Tensor receive_input(const StageWork& work, size_t micro_batch) const;
   void send_output(const torch::Tensor& output) const;
-  torch::Tensor swap_output(const torch::Tensor& output, const std::vector<int64_t>& shape) const;
-  torch::Tensor receive_gradient(const std::vector<int64_t>& shape) const;
+  torch::Tensor swap_output(const torch::Tensor& output, const StageWork& work, size_t micro_batch) const;
+  torch::Tensor receive_gradient(const StageWork& work, size_t micro_batch) const;
   void send_gradient(const torch::Tensor& gradient) const;
-  torch::Tensor swap_gradient(const torch::Tensor& gradient, const std::vector<int64_t>& shape) const;
+  torch::Tensor swap_gradient(const torch::Tensor& gradient, const StageWork& work, size_t micro_batch) const;
 
-  std::shared_ptr<model::RankGroup> previous_, next_;
+  StageBoundaryPtr previous_, next_;
   int later_stages_ = 0;
 };
 

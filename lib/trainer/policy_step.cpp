@@ -6,7 +6,7 @@
 #include <utility>
 
 #include "algo/reduce.hpp"
-#include "model/logprobs.hpp"
+#include "model/head.hpp"
 
 namespace vime::trainer {
 
@@ -22,7 +22,7 @@ struct PolicyStep::Flight {
 namespace {
 
 std::vector<double> to_doubles(const torch::Tensor& tensor) {
-  const torch::Tensor wide = tensor.detach().to(torch::kFloat64).contiguous();
+  const torch::Tensor wide = tensor.detach().to(torch::kCPU, torch::kFloat64).contiguous();
   return {wide.data_ptr<double>(), wide.data_ptr<double>() + wide.numel()};
 }
 
@@ -61,6 +61,7 @@ StageWork PolicyStep::forward_work(const model::Decoder& decoder, std::vector<Fl
     return std::vector<int64_t>{flights[i].packing.rows() / decoder.tensor_parallel()->size(),
                                 decoder.config().hidden_size};
   };
+  work.options = torch::TensorOptions().dtype(decoder.dtype()).device(decoder.device());
   work.forward = [&](size_t i, const torch::Tensor& input) {
     Flight& flight = flights[i];
     flight.input = input;
@@ -79,7 +80,7 @@ torch::Tensor PolicyStep::whole(const torch::Tensor& logprobs, const torch::Tens
   const torch::NoGradGuard no_grad;
   torch::Tensor values = logprobs.detach().unsqueeze(0);
   if (entropies.defined()) values = torch::stack({logprobs.detach(), entropies.detach()});
-  values = values.to(torch::kFloat64);
+  values = values.to(torch::kCPU, torch::kFloat64);
   if (cp_->size() == 1) return values;
   torch::Tensor all = torch::zeros({values.size(0), packing.response_tokens}, torch::kFloat64);
   all.index_copy_(1, torch::tensor(packing.places, torch::kInt64), values);
@@ -93,7 +94,9 @@ std::vector<double> PolicyStep::logprobs(const model::Decoder& decoder, const Ba
   const std::vector<rollout::MicroBatch> batches = with_responses(view, micro_batches);
   std::vector<Flight> flights(batches.size());
   const int tp = decoder.tensor_parallel()->size();
-  for (size_t i = 0; i < batches.size(); ++i) flights[i].packing = pack(view, batches[i], cp_, tp);
+  for (size_t i = 0; i < batches.size(); ++i) {
+    flights[i].packing = pack(view, batches[i], cp_, tp, decoder.device(), decoder.dtype());
+  }
   std::vector<double> logprobs(static_cast<size_t>(view.response_offsets.back()),
                                std::numeric_limits<double>::quiet_NaN());
   StageWork work = forward_work(decoder, flights);
@@ -102,9 +105,8 @@ std::vector<double> PolicyStep::logprobs(const model::Decoder& decoder, const Ba
     torch::Tensor output = run_stage(i, input);
     const Packing& packing = flights[i].packing;
     if (pipeline_.last()) {
-      const model::TokenLogprobs own =
-          model::token_logprobs(decoder.local_logits(output, packing.selected), packing.targets, options_.temperature,
-                                model::Entropy::none, decoder.vocab_begin(), decoder.tensor_parallel());
+      const model::TokenLogprobs own = model::head_logprobs(decoder, output, packing.selected, packing.targets,
+                                                            options_.temperature, model::Entropy::none);
       const std::vector<double> values = to_doubles(whole(own.logprobs, {}, packing)[0]);
       auto from = values.begin();
       for (const int64_t sample : batches[i]) {
@@ -156,8 +158,8 @@ void PolicyStep::take_loss(Flight& flight, const BatchView& view, const rollout:
   const std::vector<double> weights =
       algo::token_weights(options_.loss.reducer, mask, flight.packing.response_lengths, denominator);
 
-  const auto float_tensor = [](const std::vector<double>& values) {
-    return torch::tensor(values, torch::kFloat64).to(torch::kFloat32);
+  const auto float_tensor = [&](const std::vector<double>& values) {
+    return torch::tensor(values, torch::kFloat64).to(flight.current.logprobs.device(), torch::kFloat32);
   };
   const std::vector<int64_t>& places = flight.packing.places;
   flight.roots = {flight.current.logprobs};
@@ -181,7 +183,8 @@ PolicyFigures PolicyStep::backward(const model::Decoder& decoder, const BatchVie
   const std::vector<rollout::MicroBatch> batches = with_responses(view, micro_batches);
   std::vector<Flight> flights(batches.size());
   for (size_t i = 0; i < batches.size(); ++i) {
-    flights[i].packing = pack(view, batches[i], cp_, decoder.tensor_parallel()->size());
+    flights[i].packing =
+        pack(view, batches[i], cp_, decoder.tensor_parallel()->size(), decoder.device(), decoder.dtype());
   }
   PolicyFigures figures;
   StageWork work = forward_work(decoder, flights);
@@ -192,9 +195,8 @@ PolicyFigures PolicyStep::backward(const model::Decoder& decoder, const BatchVie
     if (!pipeline_.last()) return output;
     const bool bonus = options_.entropy_coef != 0.0;
     flight.current =
-        model::token_logprobs(decoder.local_logits(output, flight.packing.selected), flight.packing.targets,
-                              options_.temperature, bonus ? model::Entropy::differentiable : model::Entropy::figure,
-                              decoder.vocab_begin(), decoder.tensor_parallel());
+        model::head_logprobs(decoder, output, flight.packing.selected, flight.packing.targets, options_.temperature,
+                             bonus ? model::Entropy::differentiable : model::Entropy::figure);
     take_loss(flight, view, batches[i], fixed, denominator, figures);
     return output;
   };

@@ -9,17 +9,12 @@
 #include "base/log.hpp"
 #include "base/strings.hpp"
 #include "model/checkpoint.hpp"
+#include "model/torch_device.hpp"
 #include "rollout/train_batch.hpp"
 #include "trainer/shared_gradients.hpp"
 #include "weights/shared_arena.hpp"
 
 namespace vime::trainer {
-namespace {
-
-constexpr auto kDType = tensor::DType::f32;
-
-}  // namespace
-
 // The tensor-parallel ranks of the plan: the decoder is made before they have met.
 class TrainerRank::PlannedRanks final : public model::Collectives {
  public:
@@ -40,9 +35,11 @@ class TrainerRank::PlannedRanks final : public model::Collectives {
 };
 
 TrainerRank::TrainerRank(RankOptions options) : options_(std::move(options)) {
+  device_ =
+      model::select_torch_device(options_.device, options_.plan.devices[static_cast<size_t>(place().device)].uuid);
   const placement::Layout& layout = options_.plan.layout;
   tp_ = std::make_shared<PlannedRanks>(place().tp_rank, layout.tp);
-  const uint64_t bytes = arch::arena_layout(options_.config, kDType, place().tp_rank, layout.tp,
+  const uint64_t bytes = arch::arena_layout(options_.config, options_.dtype, place().tp_rank, layout.tp,
                                             arch::stage_of(options_.config, place().pp_rank, layout.pp))
                              .total_bytes;
   arena_ = make_arena(bytes);
@@ -68,7 +65,10 @@ std::unique_ptr<weights::Arena> TrainerRank::make_arena(uint64_t bytes) const {
 
 std::unique_ptr<model::Decoder> TrainerRank::make_decoder(std::byte* arena) const {
   const arch::Stage stage = arch::stage_of(options_.config, place().pp_rank, options_.plan.layout.pp);
-  return std::make_unique<model::Decoder>(options_.config, kDType, tp_, arena, stage, true);
+  auto decoder = std::make_unique<model::Decoder>(options_.config, options_.dtype, tp_, arena, stage, true, device_);
+  decoder->set_recompute(options_.recompute);
+  decoder->set_rows_per_product(options_.rows_per_product);
+  return decoder;
 }
 
 uint16_t TrainerRank::meeting_port() const {
@@ -99,8 +99,9 @@ void TrainerRank::setup(const std::string& meeting_host, uint16_t meeting_port) 
   groups_ = join_layout(world, options_.plan, options_.config.tie_word_embeddings);
   tp_->meet(tensor_parallel(groups_.tp));
   policy_ = make_policy_step();
-  whole_ = std::make_unique<WholeTensors>(options_.config, kDType, groups_.tp, groups_.stages);
-  optimizer_->share(groups_.replicas, world);
+  whole_ = std::make_unique<WholeTensors>(options_.config, options_.dtype, groups_.tp, groups_.stages);
+  whole_state_ = std::make_unique<WholeTensors>(options_.config, tensor::DType::f32, groups_.tp, groups_.stages);
+  optimizer_->share(over_sockets(groups_.replicas), world);
   if (!options_.checkpoint_dir.empty()) load_optimizer();
 
   // Slots do not overlap, so that one call makes the groups of all.
@@ -190,31 +191,49 @@ StepFigures TrainerRank::train_step(const BatchView& view, const rollout::StepSc
 }
 
 void TrainerRank::complete_gradients() {
-  sum_over_tensor_parallel_copies(optimizer_->flat_gradient(), decoder_->layout(), *groups_.tp);
+  sum_over_tensor_parallel_copies(optimizer_->flat_gradient(), decoder_->layout(), *tp_);
   sum_tied_embeddings();
 }
 
 void TrainerRank::sum_tied_embeddings() {
-  if (groups_.ends) trainer::sum_tied_embeddings(optimizer_->flat_gradient(), decoder_->layout(), *groups_.ends);
+  if (!groups_.ends) return;
+  trainer::sum_tied_embeddings(optimizer_->flat_gradient(), decoder_->layout(), *model::over_group(groups_.ends));
 }
 
 void TrainerRank::write_dump(const std::string& folder, const std::vector<double>& before,
                              const std::vector<double>& after) {
-  const torch::Tensor gradient = optimizer_->summed_gradient();
+  const std::vector<std::byte> gradients = in_state_layout(optimizer_->summed_gradient());
+  const std::vector<std::byte> weights = in_state_layout(optimizer_->weights());
   std::vector<tensor::TensorView> views;
-  const auto add = [&](const std::string& prefix, const std::byte* base) {
-    for (const arch::ArenaEntry& entry : decoder_->layout().entries) {
-      views.push_back({{prefix + entry.parameter.full.name, kDType, entry.shard.shape}, base + entry.offset});
+  const auto add = [&](const std::string& prefix, const std::vector<std::byte>& values) {
+    for (const arch::ArenaEntry& entry : state_layout().entries) {
+      views.push_back(
+          {{prefix + entry.parameter.full.name, tensor::DType::f32, entry.shard.shape}, values.data() + entry.offset});
     }
   };
-  add("grad.", static_cast<const std::byte*>(gradient.data_ptr()));
-  add("weight.", arena_->data());
+  add("grad.", gradients);
+  add("weight.", weights);
   for (const auto& [name, values] : {std::pair{"logprobs", &before}, std::pair{"logprobs_after", &after}}) {
     views.push_back({{name, tensor::DType::f64, {static_cast<int64_t>(values->size())}},
                      reinterpret_cast<const std::byte*>(values->data())});
   }
   make_directories(folder);
   tensor::write_safetensors(fs::path(folder) / ("rank_" + std::to_string(options_.rank) + ".safetensors"), views);
+}
+
+void TrainerRank::offload() {
+  optimizer_->offload();
+}
+
+void TrainerRank::onload() {
+  optimizer_->onload();
+}
+
+TrainerRank::MemoryFigures TrainerRank::memory() {
+  const model::TorchMemory memory = model::torch_memory(device_);
+  model::reset_peak_memory(device_);
+  return {arena_->bytes() + (reference_arena_ ? reference_arena_->bytes() : 0), memory.used_bytes,
+          memory.peak_used_bytes};
 }
 
 }  // namespace vime::trainer

@@ -32,7 +32,11 @@ struct RankOptions {
   std::string token;
   int rank = 0;
   placement::Plan plan;
-  std::vector<bool> over_network;  // by engine: its weights travel over the network, colocated or not
+  std::vector<bool> over_network;            // by engine: its weights travel over the network, colocated or not
+  std::string device = "cpu";                // or "cuda": the plan says which
+  tensor::DType dtype = tensor::DType::f32;  // of weights and arithmetic; gradients and optimizer state are float32
+  model::Recompute recompute = model::Recompute::none;
+  int64_t rows_per_product = 0;  // Decoder::set_rows_per_product
   arch::ModelConfig config;
   std::string model_dir;       // weights are read from here; empty: random weights from `seed`
   std::string checkpoint_dir;  // a checkpoint that training goes on from; empty: from the start
@@ -104,6 +108,17 @@ class TrainerRank {
   // that any layout can go on from them. Rank 0 writes.
   void save(const std::string& dir);
   uint64_t checkpoint_bytes() const;  // that save() will take on the disk, but for small files. Not collective.
+  // Gives the device's memory of optimizer state and gradients, and what LibTorch keeps for itself, to whoever shares
+  // the GPU; the weights stay, for pushes and engines. Then the way back. Between the two only push() and checksums()
+  // may be called. On the CPU nothing happens. Not collective.
+  void offload();
+  void onload();
+  struct MemoryFigures {
+    uint64_t arena_bytes = 0;  // of weights, the reference model's too
+    uint64_t used_bytes = 0;   // by tensors outside of arenas
+    uint64_t peak_bytes = 0;   // the most that tensors used since the last call, outside of arenas
+  };
+  MemoryFigures memory();  // zeros but for arenas on the CPU. Not collective.
 
  protected:
   // The steps in which a layout can go wrong. Tests override them with wrong rules.
@@ -128,6 +143,9 @@ class TrainerRank {
 
   std::unique_ptr<weights::Arena> make_arena(uint64_t bytes) const;  // that engine workers can read
   std::unique_ptr<model::Decoder> make_decoder(std::byte* arena) const;
+  arch::ArenaLayout state_layout() const;  // of the optimizer's state in checkpoints
+  std::vector<std::byte> in_state_layout(
+      const torch::Tensor& flat) const;  // a flat buffer of the optimizer, on the host
   void load_weights();
   void load_optimizer();
   void check_checkpoint() const;
@@ -138,9 +156,10 @@ class TrainerRank {
   bool has_reader() const;
   void send_buckets(std::optional<weights::SlotPush>& slot, weights::NetworkPush* network, PushFigures& figures);
   std::map<std::string, uint64_t> save_weights(const std::string& dir);
-  std::map<std::string, uint64_t> save_moments(const std::string& dir);
+  std::map<std::string, uint64_t> save_state(const std::string& dir);
 
   RankOptions options_;
+  torch::Device device_ = torch::kCPU;
   std::shared_ptr<PlannedRanks> tp_;
   std::unique_ptr<weights::Arena> arena_;
   std::unique_ptr<model::Decoder> decoder_;
@@ -151,8 +170,9 @@ class TrainerRank {
   LayoutGroups groups_;
   std::unique_ptr<PolicyStep> policy_;
   std::unique_ptr<WholeTensors> whole_;
-  std::unique_ptr<RankSlotGroup> slot_;      // of the slot that holds this rank; else null
-  std::unique_ptr<weights::Arena> staging_;  // a bucket of whole tensors, where the arena lacks some
+  std::unique_ptr<WholeTensors> whole_state_;  // of the optimizer's float32 state
+  std::unique_ptr<RankSlotGroup> slot_;        // of the slot that holds this rank; else null
+  std::unique_ptr<weights::Arena> staging_;    // a bucket of whole tensors, where the arena lacks some
   http::Client client_;
   std::unique_ptr<weights::NetworkPush> network_push_;
   std::vector<std::byte> network_staging_;

@@ -1,5 +1,6 @@
 // A rank's part in checkpoints: whole tensors, which rank 0 writes as they come, a bucket at a time.
 #include <algorithm>
+#include <cstring>
 #include <functional>
 #include <set>
 #include <utility>
@@ -104,19 +105,41 @@ void TrainerRank::load_optimizer() {
 
 void TrainerRank::save(const std::string& dir) {
   std::map<std::string, uint64_t> sums = save_weights(dir);
-  sums.merge(save_moments(dir));
+  sums.merge(save_state(dir));
   if (options_.rank != 0) return;
   Json json = Json::object();
   for (const auto& [name, sum] : sums) json[name] = hex(sum);
   write_file_atomic(fs::path(dir) / kTrainerFolder / kChecksumFile, Json({{"checksums", json}}).dump(1) + "\n");
 }
 
+// The layout of float32 shards, whatever the weights are.
+arch::ArenaLayout TrainerRank::state_layout() const {
+  const placement::Layout& layout = options_.plan.layout;
+  return arch::arena_layout(options_.config, tensor::DType::f32, place().tp_rank, layout.tp,
+                            arch::stage_of(options_.config, place().pp_rank, layout.pp));
+}
+
+// The optimizer's buffers lie as the weights' arena does, whose padding depends on the weights' type.
+std::vector<std::byte> TrainerRank::in_state_layout(const torch::Tensor& flat) const {
+  const torch::Tensor host = flat.to(torch::kCPU, torch::kFloat32).contiguous();
+  const arch::ArenaLayout to = state_layout();
+  const std::vector<arch::ArenaEntry>& from = decoder_->layout().entries;
+  std::vector<std::byte> placed(to.total_bytes);
+  for (size_t i = 0; i < from.size(); ++i) {
+    const uint64_t begin = from[i].offset / tensor::element_bytes(options_.dtype) * sizeof(float);
+    std::memcpy(placed.data() + to.entries[i].offset, static_cast<const std::byte*>(host.data_ptr()) + begin,
+                to.entries[i].bytes);
+  }
+  return placed;
+}
+
 std::map<std::string, uint64_t> TrainerRank::save_weights(const std::string& dir) {
   std::map<std::string, uint64_t> sums;
   if (!writes_checkpoints()) return sums;
   std::optional<model::CheckpointWriter> writer;
-  if (options_.rank == 0) writer.emplace(options_.config, tensor::DType::f32, fs::path(dir) / kModelFolder);
-  for_each_whole(*whole_, decoder_->layout(), options_.buffer_bytes, arena_->data(),
+  if (options_.rank == 0) writer.emplace(options_.config, options_.dtype, fs::path(dir) / kModelFolder);
+  const torch::Tensor host = optimizer_->weights().cpu();
+  for_each_whole(*whole_, decoder_->layout(), options_.buffer_bytes, static_cast<const std::byte*>(host.data_ptr()),
                  [&](const tensor::TensorView& tensor) {
                    if (!writer) return;
                    writer->append(tensor.data, tensor.info.bytes());
@@ -126,28 +149,29 @@ std::map<std::string, uint64_t> TrainerRank::save_weights(const std::string& dir
   return sums;
 }
 
-std::map<std::string, uint64_t> TrainerRank::save_moments(const std::string& dir) {
+std::map<std::string, uint64_t> TrainerRank::save_state(const std::string& dir) {
   std::map<std::string, uint64_t> sums;
   std::optional<tensor::SafetensorsWriter> writer;
   if (options_.rank == 0) {
     std::vector<tensor::TensorInfo> infos;
-    for (const std::string& moment : optimizer_->moment_names()) {
-      for (tensor::TensorInfo info : whole_->tensors()) {
-        info.name = moment + "." + info.name;
+    for (const std::string& state : optimizer_->state_names()) {
+      for (tensor::TensorInfo info : whole_state_->tensors()) {
+        info.name = state + "." + info.name;
         infos.push_back(std::move(info));
       }
     }
     make_directories(fs::path(dir) / kTrainerFolder);
     writer.emplace(fs::path(dir) / kTrainerFolder / kOptimizerFile, infos, optimizer_->counters());
   }
-  for (const std::string& moment : optimizer_->moment_names()) {
-    const torch::Tensor flat = optimizer_->whole_moment(moment);
+  for (const std::string& state : optimizer_->state_names()) {
+    const torch::Tensor flat = optimizer_->whole_state(state);
     if (!writes_checkpoints()) continue;
-    for_each_whole(*whole_, decoder_->layout(), options_.buffer_bytes, static_cast<const std::byte*>(flat.data_ptr()),
+    const std::vector<std::byte> placed = in_state_layout(flat);
+    for_each_whole(*whole_state_, state_layout(), options_.buffer_bytes, placed.data(),
                    [&](const tensor::TensorView& tensor) {
                      if (!writer) return;
                      writer->append(tensor.data, tensor.info.bytes());
-                     sums[moment + "." + tensor.info.name] = weights::full_checksum(tensor);
+                     sums[state + "." + tensor.info.name] = weights::full_checksum(tensor);
                    });
   }
   if (writer) writer->finish();
@@ -155,7 +179,8 @@ std::map<std::string, uint64_t> TrainerRank::save_moments(const std::string& dir
 }
 
 uint64_t TrainerRank::checkpoint_bytes() const {
-  return (1 + optimizer_->moment_names().size()) * arch::parameter_bytes(options_.config, tensor::DType::f32);
+  return arch::parameter_bytes(options_.config, options_.dtype) +
+         optimizer_->state_names().size() * arch::parameter_bytes(options_.config, tensor::DType::f32);
 }
 
 }  // namespace vime::trainer

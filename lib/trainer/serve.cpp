@@ -60,6 +60,8 @@ RankOptions rank_options(const TrainerOptions& options) {
   for (const placement::Engine& engine : rank.plan.engines) {
     rank.over_network.push_back(spec::transport_of(spec, engine) == "tcp");
   }
+  rank.device = spec.placement.device;
+  rank.dtype = tensor::parse_dtype_name(spec.trainer.dtype);
   rank.config = arch::read_config(fs::path(options.run_dir) / "model");
   rank.model_dir = spec.model.path.value_or("");
   rank.checkpoint_dir = options.checkpoint;

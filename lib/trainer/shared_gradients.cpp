@@ -6,13 +6,13 @@ namespace vime::trainer {
 namespace {
 
 torch::Tensor part_of(const torch::Tensor& gradient, const arch::ArenaEntry& entry) {
-  return gradient.narrow(0, static_cast<int64_t>(entry.offset / sizeof(float)),
-                         static_cast<int64_t>(entry.bytes / sizeof(float)));
+  const uint64_t size = tensor::element_bytes(entry.parameter.full.dtype);
+  return gradient.narrow(0, static_cast<int64_t>(entry.offset / size), static_cast<int64_t>(entry.bytes / size));
 }
 
 }  // namespace
 
-void sum_over_tensor_parallel_copies(torch::Tensor& gradient, const arch::ArenaLayout& layout, model::RankGroup& tp) {
+void sum_over_tensor_parallel_copies(torch::Tensor& gradient, const arch::ArenaLayout& layout, model::Collectives& tp) {
   if (tp.size() == 1) return;
   std::vector<torch::Tensor> parts;
   std::vector<int> sharers;
@@ -36,11 +36,11 @@ void sum_over_tensor_parallel_copies(torch::Tensor& gradient, const arch::ArenaL
   }
 }
 
-void sum_tied_embeddings(torch::Tensor& gradient, const arch::ArenaLayout& layout, model::RankGroup& ends) {
+void sum_tied_embeddings(torch::Tensor& gradient, const arch::ArenaLayout& layout, model::Collectives& ends) {
   for (const arch::ArenaEntry& entry : layout.entries) {
     if (entry.parameter.place != arch::Place::embedding) continue;
     torch::Tensor part = part_of(gradient, entry);
-    ends.all_reduce_sum(part);
+    part.copy_(model::sum_in_order(ends.all_gather(part)));
   }
 }
 

@@ -5,15 +5,15 @@
 #include <torch/torch.h>
 
 #include "arch/parameters.hpp"
-#include "model/rank_group.hpp"
+#include "model/collectives.hpp"
 
 namespace vime::trainer {
 
 // Norms, biases and shared key/value heads under tensor and sequence parallelism: one gather for all of them.
-// gradient: float32, laid out as the arena.
-void sum_over_tensor_parallel_copies(torch::Tensor& gradient, const arch::ArenaLayout& layout, model::RankGroup& tp);
+// gradient: float32, an element for each of the arena's.
+void sum_over_tensor_parallel_copies(torch::Tensor& gradient, const arch::ArenaLayout& layout, model::Collectives& tp);
 
 // Embeddings that are the head as well, held by the first and the last stage (`ends`).
-void sum_tied_embeddings(torch::Tensor& gradient, const arch::ArenaLayout& layout, model::RankGroup& ends);
+void sum_tied_embeddings(torch::Tensor& gradient, const arch::ArenaLayout& layout, model::Collectives& ends);
 
 }  // namespace vime::trainer

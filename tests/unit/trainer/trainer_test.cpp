@@ -256,8 +256,8 @@ TEST_CASE("an optimizer that was saved and read goes on bit by bit, and another 
   train(first, 0, 5);
   std::vector<torch::Tensor> moments;
   std::vector<tensor::TensorView> views;
-  for (const std::string& name : first.moment_names()) {
-    moments.push_back(first.whole_moment(name));
+  for (const std::string& name : first.state_names()) {
+    moments.push_back(first.whole_state(name));
     for (const arch::ArenaEntry& entry : halved.decoder.layout().entries) {
       views.push_back({{name + "." + entry.parameter.full.name, tensor::DType::f32, entry.shard.shape},
                        static_cast<const std::byte*>(moments.back().data_ptr()) + entry.offset});

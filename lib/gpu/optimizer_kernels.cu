@@ -1,0 +1,168 @@
+#include "gpu/optimizer_kernels.hpp"
+
+#include <algorithm>
+
+#include "base/error.hpp"
+#include "gpu/check.hpp"
+#include "gpu/vectors.cuh"
+
+namespace vime::gpu {
+namespace {
+
+constexpr int kThreads = 256;
+constexpr int kElements = 4;  // of a thread
+
+// The first range that ends behind the element.
+__device__ const DecayRange* range_of(const DecayRange* ranges, int64_t count, int64_t element) {
+  int64_t low = 0;
+  int64_t high = count - 1;
+  while (low < high) {
+    const int64_t middle = (low + high) / 2;
+    if (ranges[middle].end <= element) {
+      low = middle + 1;
+    } else {
+      high = middle;
+    }
+  }
+  return ranges + low;
+}
+
+struct Element4 {
+  float values[kElements];
+};
+
+template <bool kAligned>
+__device__ Element4 load(const float* from, int64_t begin, int64_t count) {
+  Element4 loaded = {};
+  if constexpr (kAligned) {
+    if (begin + kElements <= count) {
+      const float4 four = *reinterpret_cast<const float4*>(from + begin);
+      return {{four.x, four.y, four.z, four.w}};
+    }
+  }
+#pragma unroll
+  for (int i = 0; i < kElements; ++i) loaded.values[i] = begin + i < count ? from[begin + i] : 0.0f;
+  return loaded;
+}
+
+template <bool kAligned>
+__device__ void store(float* to, int64_t begin, int64_t count, const Element4& stored) {
+  if constexpr (kAligned) {
+    if (begin + kElements <= count) {
+      *reinterpret_cast<float4*>(to + begin) = {stored.values[0], stored.values[1], stored.values[2], stored.values[3]};
+      return;
+    }
+  }
+#pragma unroll
+  for (int i = 0; i < kElements; ++i) {
+    if (begin + i < count) to[begin + i] = stored.values[i];
+  }
+}
+
+template <bool kAligned>
+__device__ void store(Bf16* to, int64_t begin, int64_t count, const Element4& stored) {
+  if constexpr (kAligned) {
+    if (begin + kElements <= count) {
+      *reinterpret_cast<uint2*>(to + begin) = {rounded(stored.values[0], stored.values[1]),
+                                               rounded(stored.values[2], stored.values[3])};
+      return;
+    }
+  }
+#pragma unroll
+  for (int i = 0; i < kElements; ++i) {
+    if (begin + i < count) to[begin + i] = rounded(stored.values[i]);
+  }
+}
+
+template <bool kAligned>
+__global__ void __launch_bounds__(kThreads)
+    adamw_elements(AdamwState state, AdamwStep step, const DecayRange* ranges, int64_t range_count) {
+  const int64_t begin = (int64_t{blockIdx.x} * kThreads + threadIdx.x) * kElements;
+  if (begin >= state.count) return;
+  Element4 master = load<kAligned>(state.master, begin, state.count);
+  Element4 exp_avg = load<kAligned>(state.exp_avg, begin, state.count);
+  Element4 exp_avg_sq = load<kAligned>(state.exp_avg_sq, begin, state.count);
+  const Element4 gradient = load<kAligned>(state.gradient, begin, state.count);
+  const DecayRange* range = range_count == 0 ? nullptr : range_of(ranges, range_count, begin);
+  const float root = 1.0f / sqrtf(step.correction2);
+  const float rate = step.lr / step.correction1;
+#pragma unroll
+  for (int i = 0; i < kElements; ++i) {
+    const float g = gradient.values[i] * step.gradient_scale;
+    exp_avg.values[i] = step.beta1 * exp_avg.values[i] + (1.0f - step.beta1) * g;
+    exp_avg_sq.values[i] = step.beta2 * exp_avg_sq.values[i] + (1.0f - step.beta2) * g * g;
+    if (range != nullptr) {
+      while (begin + i < state.count && begin + i >= range->end) ++range;
+      master.values[i] *= 1.0f - step.lr * range->decay;
+    }
+    master.values[i] -= rate * exp_avg.values[i] / (sqrtf(exp_avg_sq.values[i]) * root + step.eps);
+  }
+  store<kAligned>(state.master, begin, state.count, master);
+  store<kAligned>(state.exp_avg, begin, state.count, exp_avg);
+  store<kAligned>(state.exp_avg_sq, begin, state.count, exp_avg_sq);
+  if (state.weight != nullptr) store<kAligned>(state.weight, begin, state.count, master);
+}
+
+// Threads take every kSquareSums * kThreads-th group of four; the sums meet in the order of the threads.
+__device__ void leave_sum(double sum, double* to) {
+  __shared__ double threads[kThreads];
+  threads[threadIdx.x] = sum;
+  __syncthreads();
+  for (int step = kThreads / 2; step > 0; step /= 2) {
+    if (static_cast<int>(threadIdx.x) < step) threads[threadIdx.x] += threads[threadIdx.x + step];
+    __syncthreads();
+  }
+  if (threadIdx.x == 0) *to = threads[0];
+}
+
+template <bool kAligned>
+__global__ void __launch_bounds__(kThreads) square_sums(const float* values, int64_t count, double* sums) {
+  constexpr int64_t kStride = kSquareSums * kThreads * kElements;
+  double sum = 0;
+#pragma unroll 4
+  for (int64_t begin = (int64_t{blockIdx.x} * kThreads + threadIdx.x) * kElements; begin < count; begin += kStride) {
+    const Element4 loaded = load<kAligned>(values, begin, count);
+#pragma unroll
+    for (int i = 0; i < kElements; ++i) {
+      const double value = loaded.values[i];
+      sum += value * value;
+    }
+  }
+  leave_sum(sum, sums + blockIdx.x);
+}
+
+__global__ void __launch_bounds__(kThreads) add_sums(const double* sums, double* result) {
+  __shared__ double whole;
+  double sum = 0;
+  for (int i = static_cast<int>(threadIdx.x); i < kSquareSums; i += kThreads) sum += sums[i];
+  leave_sum(sum, &whole);
+  if (threadIdx.x == 0) *result += whole;
+}
+
+}  // namespace
+
+void adamw(const AdamwState& state, const AdamwStep& step, const DecayRange* ranges, int64_t range_count,
+           Stream stream) {
+  if (state.count == 0) return;
+  const auto blocks = static_cast<unsigned>(divide_up(state.count, kThreads * kElements));
+  if (aligned(state.master) && aligned(state.exp_avg) && aligned(state.exp_avg_sq) && aligned(state.gradient) &&
+      aligned(state.weight)) {
+    adamw_elements<true><<<blocks, kThreads, 0, stream>>>(state, step, ranges, range_count);
+  } else {
+    adamw_elements<false><<<blocks, kThreads, 0, stream>>>(state, step, ranges, range_count);
+  }
+  VIME_CUDA(cudaGetLastError());
+}
+
+void add_sum_of_squares(const float* values, int64_t count, double* workspace, double* result, Stream stream) {
+  if (aligned(values)) {
+    square_sums<true><<<kSquareSums, kThreads, 0, stream>>>(values, count, workspace);
+  } else {
+    square_sums<false><<<kSquareSums, kThreads, 0, stream>>>(values, count, workspace);
+  }
+  VIME_CUDA(cudaGetLastError());
+  add_sums<<<1, kThreads, 0, stream>>>(workspace, result);
+  VIME_CUDA(cudaGetLastError());
+}
+
+}  // namespace vime::gpu
