@@ -5,7 +5,6 @@
 #pragma once
 
 #include <memory>
-#include <string>
 
 #include "executor/forward.hpp"
 #include "model/decoder.hpp"
@@ -21,10 +20,6 @@ struct DeviceForwardOptions {
   double memory_utilization = 0.9;
   uint64_t free_before = 0;
 };
-
-// Makes the GPU with this UUID the calling thread's, for LibTorch too. Error{refused} where this binary or machine has
-// none.
-torch::Device open_gpu(const std::string& uuid);
 
 // Sizes the KV cache from the memory that is left; Error{exhausted} when not even one sequence fits.
 std::unique_ptr<Forward> make_device_forward(model::Decoder& decoder, const DeviceForwardOptions& options);

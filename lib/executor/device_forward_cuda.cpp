@@ -367,10 +367,6 @@ void DeviceForward::sleep() {
 
 }  // namespace
 
-torch::Device open_gpu(const std::string& uuid) {
-  return {torch::kCUDA, static_cast<c10::DeviceIndex>(gpu::select_device(uuid))};
-}
-
 std::unique_ptr<Forward> make_device_forward(model::Decoder& decoder, const DeviceForwardOptions& options) {
   return std::make_unique<DeviceForward>(decoder, options);
 }

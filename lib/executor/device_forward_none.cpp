@@ -12,10 +12,6 @@ namespace {
 
 }  // namespace
 
-torch::Device open_gpu(const std::string&) {
-  refuse();
-}
-
 std::unique_ptr<Forward> make_device_forward(model::Decoder&, const DeviceForwardOptions&) {
   refuse();
 }

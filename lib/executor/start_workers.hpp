@@ -26,6 +26,7 @@ enum class LogprobsMode {
 struct ExecutorOptions {
   std::string model_dir;                  // config.json, and the weights unless load_weights is false
   bool load_weights = true;               // false: memory only, until the first push or reload
+  bool random_weights = false;            // instead of loading; for measurements
   std::string dtype = "auto";             // float32, bfloat16, float16; auto: config.json's
   std::string device = "cpu";             // cpu or cuda
   std::vector<std::string> device_uuids;  // one worker each

@@ -4,6 +4,7 @@
 #include <unistd.h>
 
 #include <exception>
+#include <utility>
 
 #include "base/log.hpp"
 #include "base/strings.hpp"
@@ -12,14 +13,30 @@
 #include "gpu/device.hpp"
 #include "model/checkpoint.hpp"
 #include "model/threads.hpp"
+#include "model/torch_device.hpp"
 #include "proc/process.hpp"
 #include "weights/checksum.hpp"
 
 namespace vime::executor {
 namespace {
 
+// Of the deterministic mode on GPUs; the trainer's products have to have as many where its log-probs are to be the
+// same bits.
+constexpr int64_t kRowsPerProduct = 256;
+
 tensor::DType dtype_of(const ExecutorOptions& options, const arch::ModelConfig& config) {
   return tensor::parse_dtype_name(options.dtype == "auto" ? config.dtype : options.dtype);
+}
+
+void fill_randomly(model::Decoder& decoder) {
+  const torch::NoGradGuard no_grad;
+  for (model::Decoder::Named& parameter : decoder.parameters()) {
+    if (parameter.value.dim() == 2) {
+      parameter.value.normal_(0, decoder.config().initializer_range);
+    } else {
+      parameter.value.fill_(parameter.name.ends_with(".bias") ? 0 : 1);
+    }
+  }
 }
 
 std::string names_text(const std::vector<std::string>& names) {
@@ -57,6 +74,7 @@ void Worker::make_link(const Json& request) {
   const uint64_t bytes = arch::arena_layout(config_, dtype, index_, size()).total_bytes;
   arena_ = on_gpu() ? make_gpu_weights(bytes) : make_host_weights(bytes);
   decoder_ = std::make_unique<model::Decoder>(config_, dtype, std::move(tp), arena_->data(), device_);
+  if (on_gpu() && options_.deterministic) decoder_->set_rows_per_product(kRowsPerProduct);
 }
 
 std::unique_ptr<Forward> Worker::make_forward() {
@@ -74,12 +92,14 @@ std::unique_ptr<Forward> Worker::make_forward() {
 }
 
 Json Worker::set_up(const Json& request) {
-  if (on_gpu()) {
-    device_ = open_gpu(options_.device_uuids.at(static_cast<std::size_t>(index_)));
-    free_before_ = gpu::memory_info().free_bytes;
-  }
+  device_ = model::select_torch_device(options_.device, options_.device_uuids.at(static_cast<std::size_t>(index_)));
+  if (on_gpu()) free_before_ = gpu::memory_info().free_bytes;
   make_link(request);
-  if (options_.load_weights) model::load_weights(*decoder_, options_.model_dir);
+  if (options_.random_weights) {
+    fill_randomly(*decoder_);
+  } else if (options_.load_weights) {
+    model::load_weights(*decoder_, options_.model_dir);
+  }
   forward_ = make_forward();
   return {{"slots", forward_->slots()}};
 }
@@ -160,6 +180,8 @@ Json Worker::control(const Json& request) {
     finish_update();
   } else if (call == "checksums") {
     return checksums();
+  } else if (call == "figures") {
+    return {{"steps", std::exchange(steps_, 0)}, {"seconds", std::exchange(step_seconds_, 0.0)}};
   } else if (call == "reload") {
     model::load_weights(*decoder_, json_string(request, "folder", call));
   } else if (call == "sleep") {
@@ -173,13 +195,19 @@ Json Worker::control(const Json& request) {
   return Json::object();
 }
 
+std::vector<engine::Sampled> Worker::step(const engine::Batch& batch) {
+  const auto begin = std::chrono::steady_clock::now();
+  std::vector<engine::Sampled> sampled = forward_->run(batch, index_ == 0);
+  step_seconds_ += std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
+  ++steps_;
+  return sampled;
+}
+
 Frame Worker::answer(const Frame& request) {
   ErrorKind kind = ErrorKind::internal;
   std::string message;
   try {
-    if (request.kind == FrameKind::step) {
-      return {FrameKind::drawn, pack_sampled(forward_->run(unpack_batch(request.payload), index_ == 0))};
-    }
+    if (request.kind == FrameKind::step) return {FrameKind::drawn, pack_sampled(step(unpack_batch(request.payload)))};
     const Json done = control(parse_json(request.payload, "message to a worker"));
     // Steps run on a stream of their own and must find what the call wrote.
     if (on_gpu()) gpu::synchronize();

@@ -29,6 +29,7 @@ class Worker {
  private:
   Frame answer(const Frame& request);
   Json control(const Json& request);
+  std::vector<engine::Sampled> step(const engine::Batch& batch);
   Json meet();
   Json set_up(const Json& request);
   void make_link(const Json& request);
@@ -54,6 +55,8 @@ class Worker {
   std::unique_ptr<Forward> forward_;
   weights::Receiver receiver_;
   std::set<std::string> updated_;  // parameters since start
+  int64_t steps_ = 0;              // since they were last asked for
+  double step_seconds_ = 0;        // in the forward pass and its draws
 };
 
 // The worker process from fork to exit; never returns.

@@ -202,6 +202,11 @@ std::vector<Json> WorkerPool::control(const Json& request, std::chrono::millisec
   return answers;
 }
 
+WorkerPool::Figures WorkerPool::figures() {
+  const Json found = control({{"call", "figures"}}).at(0);
+  return {found.at("steps").get<int64_t>(), found.at("seconds").get<double>()};
+}
+
 std::vector<engine::Sampled> WorkerPool::step(const engine::Batch& batch) {
   const auto frames = call("step", {FrameKind::step, pack_batch(batch)}, options_.step_timeout, workers_.size());
   return unpack_sampled(frames.at(0).payload);

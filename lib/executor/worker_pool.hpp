@@ -25,6 +25,13 @@ class WorkerPool final : public engine::Executor {
 
   std::vector<pid_t> pids() const;
 
+  // What the first worker's forward passes took since this was last asked.
+  struct Figures {
+    int64_t steps = 0;
+    double seconds = 0;
+  };
+  Figures figures();
+
   int world_size() const override { return static_cast<int>(workers_.size()); }
   int64_t max_slots() const override { return slots_; }
   int64_t max_model_len() const override { return options_.max_model_len; }

@@ -1,8 +1,8 @@
 // Two launches. The first looks at each chunk of each row once: its largest logit and its sum of weights. The second
 // has a block for each row: without filters it finds the chunk in which the cumulative distribution passes the random
 // number, and the token in it; with filters it turns each of them into the least logit that stays, which it finds by
-// halving the range of logits, and walks over the row again. Every sum is taken in an order that depends on the
-// vocabulary's size alone.
+// cutting the range of logits again and again, and walks over the row again. Every sum is taken in an order that
+// depends on the vocabulary's size alone.
 #include "gpu/sampling_kernels.hpp"
 
 #include <cfloat>
@@ -25,6 +25,8 @@ constexpr int kPerThread = kChunk / kChunkThreads;
 constexpr int kRowThreads = 512;
 constexpr int kWalked = kChunk / kRowThreads;  // ids of a thread that walks over a chunk
 constexpr int kMostChunks = 512;
+constexpr int kCuts = 7;
+constexpr double kFar = 20;  // weights of less than exp(-kFar) are together far below most cuts
 
 // Unsigned numbers in the order of the floats, with one key for both zeros.
 __device__ uint32_t key_of(float value) {
@@ -200,24 +202,61 @@ struct Kept {
   int32_t ties = INT_MAX;
 };
 
-__device__ int32_t count_from(const Row& row, uint32_t key) {
-  int32_t count = 0;
-  for (int id = threadIdx.x; id < row.vocab; id += kRowThreads) {
-    count += row.is_open(id) && key_of(row.logits[id]) >= key ? 1 : 0;
+// A place between keys: `above` is the sum of values of all keys from `end` on.
+template <typename T>
+struct Place {
+  uint32_t least = 0;
+  uint64_t end = 0;
+  T above = 0;
+};
+
+// The largest key whose sum of values over it and all larger keys is at least `wanted`, given that the sum from
+// place.least on is and that from place.end on is not. Each pass over the row cuts the range in kCuts + 1 parts.
+template <typename T, typename Value>
+__device__ Place<T> narrow_down(const Row& row, Place<T> place, T wanted, Value value) {
+  while (place.least + uint64_t{1} < place.end) {
+    uint32_t cuts[kCuts];
+    T sums[kCuts] = {};
+#pragma unroll
+    for (int i = 0; i < kCuts; ++i) {
+      cuts[i] = static_cast<uint32_t>(place.least + (place.end - place.least) * (i + 1) / (kCuts + 1));
+    }
+    const auto last = static_cast<uint32_t>(place.end - 1);
+    for (int id = threadIdx.x; id < row.vocab; id += kRowThreads) {
+      const float logit = row.logits[id];
+      const uint32_t key = key_of(logit);
+      if (key < cuts[0] || key > last || !row.is_open(id)) continue;
+      const T own = value(logit);
+#pragma unroll
+      for (int i = 0; i < kCuts; ++i) {
+        if (key >= cuts[i] && (i + 1 == kCuts || key < cuts[i + 1])) sums[i] += own;
+      }
+    }
+#pragma unroll
+    for (int i = 0; i < kCuts; ++i) sums[i] = block_reduce<kRowThreads>(sums[i], Plus<T>{});
+    bool found = false;
+#pragma unroll
+    for (int i = kCuts - 1; i >= 0; --i) {
+      if (found) continue;
+      if (place.above + sums[i] >= wanted) {
+        place.least = cuts[i];
+        found = true;
+      } else {
+        place.above += sums[i];
+        place.end = cuts[i];
+      }
+    }
   }
-  return block_reduce<kRowThreads>(count, Plus<int32_t>{});
+  return place;
 }
 
-// The weights of keys in [from, end).
-__device__ double mass_between(const Row& row, uint32_t from, uint64_t end) {
-  double mass = 0;
-  for (int id = threadIdx.x; id < row.vocab; id += kRowThreads) {
-    const float logit = row.logits[id];
-    const uint32_t key = key_of(logit);
-    if (key >= from && key < end && row.is_open(id)) mass += row.weight(logit);
-  }
-  return block_reduce<kRowThreads>(mass, Plus<double>{});
-}
+struct One {
+  __device__ int32_t operator()(float) const { return 1; }
+};
+struct Weight {
+  const Row& row;
+  __device__ double operator()(float logit) const { return row.weight(logit); }
+};
 
 // The least key whose weight is at least min_p. The largest logit has weight 1 and always stays.
 __device__ uint32_t least_of_min_p(const Row& row, double min_p) {
@@ -235,49 +274,34 @@ __device__ uint32_t least_of_min_p(const Row& row, double min_p) {
 
 // The k-th largest key from `least` on, or `least` when there are no more than k.
 __device__ uint32_t least_of_top_k(const Row& row, uint32_t least, int32_t k) {
-  if (count_from(row, least) <= k) return least;
-  uint32_t low = least, high = key_of(row.largest);  // at least k keys are >= low
-  while (low < high) {
-    const uint32_t middle = low + (high - low) / 2 + 1;
-    if (count_from(row, middle) >= k) {
-      low = middle;
-    } else {
-      high = middle - 1;
-    }
+  int32_t count = 0;
+  for (int id = threadIdx.x; id < row.vocab; id += kRowThreads) {
+    count += row.is_open(id) && key_of(row.logits[id]) >= least ? 1 : 0;
   }
-  return low;
+  if (block_reduce<kRowThreads>(count, Plus<int32_t>{}) <= k) return least;
+  const Place<int32_t> everything{least, key_of(row.largest) + uint64_t{1}, 0};
+  return narrow_down(row, everything, k, One{}).least;
 }
 
 __device__ Kept keep_top_p(const Row& row, uint32_t least, double top_p) {
-  const uint64_t end = static_cast<uint64_t>(key_of(row.largest)) + 1;
-  const double wanted = top_p * mass_between(row, least, end);
-  // The mass from `low` on suffices; that from `high` on is `above` and does not. A first guess spares most of the
-  // exponentials.
-  uint32_t low = least;
-  uint64_t high = end;
-  double above = 0;
-  const uint32_t guess = key_of(static_cast<float>(static_cast<double>(row.largest) - 20.0 / row.inverse));
-  if (guess > low) {
-    const double mass = mass_between(row, guess, end);
-    if (mass >= wanted) {
-      low = guess;
-    } else {
-      high = guess;
-      above = mass;
-    }
+  // Most of the mass lies near the largest logit, and what lies far from it costs most of the exponentials.
+  const float far = static_cast<float>(static_cast<double>(row.largest) - kFar / row.inverse);
+  const uint32_t border = max(least, key_of(far));
+  double near_mass = 0, far_mass = 0;
+  for (int id = threadIdx.x; id < row.vocab; id += kRowThreads) {
+    const float logit = row.logits[id];
+    const uint32_t key = key_of(logit);
+    if (key < least || !row.is_open(id)) continue;
+    (key >= border ? near_mass : far_mass) += row.weight(logit);
   }
-  while (low + uint64_t{1} < high) {
-    const auto middle = static_cast<uint32_t>(low + (high - low) / 2);
-    const double mass = above + mass_between(row, middle, high);
-    if (mass >= wanted) {
-      low = middle;
-    } else {
-      high = middle;
-      above = mass;
-    }
-  }
-  const double needed = ceil((wanted - above) / row.weight(value_of(low)));
-  return {low, needed < 1 ? 1 : (needed < INT_MAX ? static_cast<int32_t>(needed) : INT_MAX)};
+  near_mass = block_reduce<kRowThreads>(near_mass, Plus<double>{});
+  far_mass = block_reduce<kRowThreads>(far_mass, Plus<double>{});
+  const double wanted = top_p * (near_mass + far_mass);
+  Place<double> place{border, key_of(row.largest) + uint64_t{1}, 0};
+  if (near_mass < wanted) place = {least, border, near_mass};
+  place = narrow_down(row, place, wanted, Weight{row});
+  const double needed = ceil((wanted - place.above) / row.weight(value_of(place.least)));
+  return {place.least, needed < 1 ? 1 : (needed < INT_MAX ? static_cast<int32_t>(needed) : INT_MAX)};
 }
 
 struct Walk {

@@ -18,6 +18,7 @@
 #include "gpu/kv_kernels.hpp"
 #include "gpu/pinned_memory.hpp"
 #include "gpu/sampling_kernels.hpp"
+#include "model/torch_device.hpp"
 #include "unit/executor/reference.hpp"
 
 using namespace vime;
@@ -28,7 +29,7 @@ namespace {
 constexpr int64_t kPositions = 64;
 
 torch::Device device() {
-  return open_gpu(gpu::device_uuid(0));
+  return model::select_torch_device("cuda", gpu::device_uuid(0));
 }
 
 // A reference model in this process's GPU memory.
