@@ -8,6 +8,7 @@
 #include "base/error.hpp"
 #include "base/log.hpp"
 #include "base/strings.hpp"
+#include "gpu/device_memory.hpp"
 #include "model/checkpoint.hpp"
 #include "model/torch_device.hpp"
 #include "rollout/train_batch.hpp"
@@ -60,7 +61,12 @@ std::string TrainerRank::replica() const {
 }
 
 std::unique_ptr<weights::Arena> TrainerRank::make_arena(uint64_t bytes) const {
-  return std::make_unique<weights::SharedArena>(bytes);
+  if (!device_.is_cuda()) return std::make_unique<weights::SharedArena>(bytes);
+  auto arena = std::make_unique<DeviceArena>(bytes);
+  // The optimizer counts on padding that is zero.
+  const auto type = torch::TensorOptions().dtype(torch::kUInt8).device(device_);
+  torch::from_blob(arena->data(), {static_cast<int64_t>(bytes)}, type).zero_();
+  return arena;
 }
 
 std::unique_ptr<model::Decoder> TrainerRank::make_decoder(std::byte* arena) const {
