@@ -1,6 +1,6 @@
-// Tensors on GPUs between the ranks of a group, over NCCL, on LibTorch's current stream: nothing blocks but joining. What
-// does not come by the group's deadline breaks the communicator, after which every call is Error{process_failed}. All
-// ranks call the same operations in the same order; one thread at a time.
+// Tensors on GPUs between the ranks of a group, over NCCL, on LibTorch's current stream: nothing blocks but joining.
+// What does not come by the group's deadline breaks the communicator, after which every call is Error{process_failed}.
+// All ranks call the same operations in the same order; one thread at a time.
 #pragma once
 
 #include <torch/torch.h>
@@ -28,8 +28,8 @@ class DeviceGroup {
   torch::Tensor all_gather(const torch::Tensor& mine);
   // Dim 0 in `size` equal parts: the sum over all ranks of this rank's part, in float32 at least, rank 0 + rank 1 + ...
   torch::Tensor sum_in_rank_order(const torch::Tensor& whole);
-  // Of a flat tensor in parts (RankGroup::part_of): the sum over all ranks of this rank's part, in NCCL's order. A buffer
-  // that has no equal parts is summed as a whole, in place.
+  // Of a flat tensor in parts (RankGroup::part_of): the sum over all ranks of this rank's part, in NCCL's order. A
+  // buffer that has no equal parts is summed as a whole, in place.
   torch::Tensor sum_part(const torch::Tensor& flat);
   void spread_parts(torch::Tensor& flat);
   // Sends to and receives from one other rank; either may be undefined.

@@ -8,6 +8,7 @@
 #include "base/error.hpp"
 #include "base/log.hpp"
 #include "base/strings.hpp"
+#include "channels/device_arena.hpp"
 #include "gpu/device_memory.hpp"
 #include "model/checkpoint.hpp"
 #include "model/torch_device.hpp"
