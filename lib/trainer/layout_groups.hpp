@@ -36,7 +36,6 @@ struct LayoutGroups {
   bool broken() const;
 
   Pipeline pipeline() const;
-  model::CollectivesPtr tensor_parallel() const { return collectives(tp, tp_devices); }
   model::CollectivesPtr context_parallel() const { return collectives(cp, cp_devices); }
   model::CollectivesPtr tied_ends() const { return collectives(ends, end_devices); }
   ReplicasPtr sharers() const { return replica_devices ? over_devices(replica_devices) : over_sockets(replicas); }
