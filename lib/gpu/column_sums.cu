@@ -5,7 +5,7 @@
 namespace vime::gpu {
 namespace {
 
-constexpr int kStrands = 16;
+constexpr int kStrands = 32;
 
 __global__ void __launch_bounds__(kWarp* kStrands)
     sum_columns(const float* __restrict__ partials, int64_t rows, int64_t columns, int64_t stride, float* sums) {

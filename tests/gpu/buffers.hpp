@@ -90,7 +90,7 @@ inline std::vector<float> random_floats(Random& random, int64_t count, double de
 }
 
 // Half a unit in the last place of bf16, which rounding once may be off by, and a little for float32 before it.
-constexpr double kRounding = 1.01 / 512;
+constexpr double kRounding = 1.01 / 256;
 
 // Every value within relative * |expected| + absolute. NaN is never close.
 template <class T>

@@ -271,8 +271,9 @@ TEST_CASE("sums of squares are exact to float64, the same bits every time, and a
       CAPTURE(count);
       const auto values = random_floats(random, count + offset);
       const Array<float> there(values);
-      double expected = 0;
-      for (int64_t i = offset; i < count + offset; ++i) expected += wide(values[at(i)]) * wide(values[at(i)]);
+      long double sum = 0;
+      for (int64_t i = offset; i < count + offset; ++i) sum += wide(values[at(i)]) * wide(values[at(i)]);
+      const auto expected = static_cast<double>(sum);
       std::vector<double> found;
       for (int turn = 0; turn < 2; ++turn) {
         const Array<double> workspace(at(gpu::kSquareSums)), result(std::vector<double>{2.5});
