@@ -3,6 +3,7 @@
 #include <cuda_runtime_api.h>
 
 #include <algorithm>
+#include <map>
 #include <string>
 
 #include "base/error.hpp"
@@ -73,9 +74,7 @@ CopyEntry entry_of(const Copy& given, bool summed, uint64_t first_tile, uint32_t
   entry.tail_bytes = static_cast<uint32_t>(copy.row_bytes % entry.unit_bytes);
   entry.first_index = copy.first_index;
   entry.index_pitch = copy.index_pitch;
-  entry.element_bytes = static_cast<uint32_t>(copy.element_bytes);
   entry.sum = sum;
-  entry.cast = copy.cast;
   VIME_CHECK(copy.rows == 1 || entry.units_per_row < (uint64_t{1} << 31), "a row of a copy is too long");
   return entry;
 }
@@ -93,41 +92,69 @@ void check_copy(const Copy& copy, bool summed) {
   VIME_CHECK(copy.row_bytes % element == 0 && address(copy.from) % element == 0, "a copy within an element");
 }
 
+CopyKind kind_of(const Copy& copy, bool summed) {
+  if (copy.cast == Cast::f32_to_bf16) return CopyKind::f32_to_bf16;
+  if (copy.cast == Cast::bf16_to_f32) return CopyKind::bf16_to_f32;
+  if (!summed) return CopyKind::plain;
+  switch (copy.element_bytes) {
+    case 1:
+      return CopyKind::elements_1;
+    case 2:
+      return CopyKind::elements_2;
+    case 4:
+      return CopyKind::elements_4;
+    default:
+      return CopyKind::elements_8;
+  }
+}
+
 }  // namespace
 
-Copies::Copies(std::vector<Copy> copies, bool sums) : count_(copies.size()) {
-  std::vector<CopyEntry> entries;
-  entries.reserve(copies.size());
+struct Copies::Group {
+  CopyKind kind = CopyKind::plain;
+  std::size_t first = 0;  // entry of the table
+  std::size_t count = 0;
+  uint64_t tiles = 0;
+};
+
+Copies::Copies(const std::vector<Copy>& copies, bool sums) : count_(copies.size()) {
+  std::map<CopyKind, std::vector<CopyEntry>> of_kind;
+  std::map<CopyKind, uint64_t> tiles;
   for (std::size_t i = 0; i < copies.size(); ++i) {
     const Copy& copy = copies[i];
     if (copy.row_bytes == 0 || copy.rows == 0) continue;
     check_copy(copy, sums);
-    plain_ = plain_ && copy.cast == Cast::none;
-    entries.push_back(entry_of(copy, sums, tiles_, static_cast<uint32_t>(i)));
-    const CopyEntry& entry = entries.back();
-    // What is behind the last unit goes with the last tile, which there has to be.
-    tiles_ += std::max<uint64_t>(1, (entry.rows * entry.units_per_row + kTileUnits - 1) / kTileUnits);
+    const CopyKind kind = kind_of(copy, sums);
+    const CopyEntry entry = entry_of(copy, sums, tiles[kind], static_cast<uint32_t>(i));
+    // What is behind the last unit goes with the last tile, so there has to be one.
+    tiles[kind] += std::max<uint64_t>(1, (entry.rows * entry.units_per_row + kTileUnits - 1) / kTileUnits);
+    of_kind[kind].push_back(entry);
     bytes_ += copy.row_bytes * copy.rows;
   }
-  plain_ = plain_ && !sums;
-  entries_ = entries.size();
+  std::vector<CopyEntry> table;
+  for (const auto& [kind, entries] : of_kind) {
+    groups_.push_back({kind, table.size(), entries.size(), tiles[kind]});
+    table.insert(table.end(), entries.begin(), entries.end());
+  }
   if (sums) {
     sums_ = std::make_unique<DeviceMemory>(count_ * sizeof(uint64_t));
     table_bytes_ += sums_->bytes();
   }
-  if (entries.empty()) return;
-  table_ = std::make_unique<DeviceMemory>(entries.size() * sizeof(CopyEntry));
+  if (table.empty()) return;
+  table_ = std::make_unique<DeviceMemory>(table.size() * sizeof(CopyEntry));
   table_bytes_ += table_->bytes();
-  VIME_CUDA(cudaMemcpy(table_->data(), entries.data(), table_->bytes(), cudaMemcpyHostToDevice));
+  VIME_CUDA(cudaMemcpy(table_->data(), table.data(), table_->bytes(), cudaMemcpyHostToDevice));
 }
 
 Copies::~Copies() = default;
 
 void Copies::run(Stream stream) {
-  if (sums_) VIME_CUDA(cudaMemsetAsync(sums_->data(), 0, sums_->bytes(), stream));
-  if (entries_ == 0) return;
-  launch_copies(reinterpret_cast<const CopyEntry*>(table_->data()), static_cast<uint32_t>(entries_), tiles_, plain_,
-                sums_ ? reinterpret_cast<uint64_t*>(sums_->data()) : nullptr, stream);
+  uint64_t* const sums = sums_ ? reinterpret_cast<uint64_t*>(sums_->data()) : nullptr;
+  if (sums_) VIME_CUDA(cudaMemsetAsync(sums, 0, sums_->bytes(), stream));
+  for (const Group& group : groups_) {
+    launch_copies(group.kind, reinterpret_cast<const CopyEntry*>(table_->data()) + group.first,
+                  static_cast<uint32_t>(group.count), group.tiles, sums, stream);
+  }
 }
 
 std::vector<uint64_t> Copies::sums(Stream stream) const {

@@ -1,6 +1,6 @@
-// Many two-dimensional copies within a GPU's reach in one kernel launch, at the speed of its memory whether they are
-// one of 16 GB or twenty thousand of 3 MB. On the way elements may change their type, and their content checksum
-// (weights/checksum.hpp) may be taken. One thread.
+// Many two-dimensional copies within a GPU's reach in one kernel launch (one for each kind of element that is cast or
+// summed), at the speed of its memory whether they are one of 16 GB or twenty thousand of 3 MB. On the way elements may
+// change their type, and their content checksum (weights/checksum.hpp) may be taken. One thread.
 #pragma once
 
 #include <cstddef>
@@ -34,7 +34,7 @@ class Copies {
  public:
   // The table goes to the GPU here, once. No `to` overlaps another copy's memory. sums: take every copy's checksum, of
   // the elements as they are written.
-  explicit Copies(std::vector<Copy> copies, bool sums = false);
+  explicit Copies(const std::vector<Copy>& copies, bool sums = false);
   ~Copies();
   Copies(const Copies&) = delete;
   Copies& operator=(const Copies&) = delete;
@@ -48,10 +48,11 @@ class Copies {
   uint64_t table_bytes() const { return table_bytes_; }  // that the GPU keeps for this
 
  private:
+  // Copies that one kernel does.
+  struct Group;
+
   std::size_t count_;
-  std::size_t entries_ = 0;  // copies that have anything to do
-  uint64_t tiles_ = 0;
-  bool plain_ = true;  // neither casts nor sums
+  std::vector<Group> groups_;
   uint64_t bytes_ = 0;
   uint64_t table_bytes_ = 0;
   std::unique_ptr<DeviceMemory> table_;

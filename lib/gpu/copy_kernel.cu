@@ -14,6 +14,7 @@ namespace {
 
 constexpr uint32_t kThreads = 256;
 constexpr uint32_t kUnroll = kTileUnits / kThreads;
+constexpr uint32_t kBlocksPerProcessor = 3;  // what the registers of a thread are limited for
 constexpr uint64_t kGolden = 0x9e3779b97f4a7c15ull;
 
 // base/random.hpp's mix64.
@@ -24,87 +25,88 @@ __device__ __forceinline__ uint64_t mix(uint64_t x) {
   return x ^ (x >> 31);
 }
 
-// Where a thread's unit of a tile lies.
-struct Spot {
-  uint64_t from = 0;   // bytes
-  uint64_t to = 0;     // bytes
-  uint64_t index = 0;  // of the unit's first element
+// Which units of its copy a tile has.
+struct Range {
+  uint64_t first = 0;
+  uint32_t count = 0;
 };
+__device__ __forceinline__ Range range_of(const CopyEntry& entry, uint64_t tile) {
+  const uint64_t first = tile * kTileUnits, units = entry.rows * entry.units_per_row;
+  const uint64_t left = units > first ? units - first : 0;
+  return {first, left < kTileUnits ? static_cast<uint32_t>(left) : kTileUnits};
+}
 
-// The units of one tile, by their place within it.
-template <bool Indexed>
-class Tile {
+// Where a unit of a copy with several rows lies. A row has fewer than 2^31 units.
+struct Spot {
+  uint64_t row = 0;
+  uint32_t column = 0;  // in units
+};
+class Rows {
  public:
-  __device__ Tile(const CopyEntry& entry, uint64_t tile, uint32_t written_unit)
-      : entry_(entry), written_unit_(written_unit) {
-    first_ = tile * kTileUnits;
-    const uint64_t units = entry.rows * entry.units_per_row;
-    count_ = units <= first_ ? 0 : units - first_ < kTileUnits ? static_cast<uint32_t>(units - first_) : kTileUnits;
-    if (entry.rows == 1) {
-      column_ = first_;
-    } else {
-      row_ = first_ / entry.units_per_row;
-      column_ = first_ - row_ * entry.units_per_row;
-    }
-    per_unit_ = Indexed ? entry.unit_bytes / entry.element_bytes : 0;
+  __device__ Rows(const CopyEntry& entry, uint64_t first) : width_(static_cast<uint32_t>(entry.units_per_row)) {
+    row_ = first / width_;
+    column_ = static_cast<uint32_t>(first - row_ * width_);
   }
-  __device__ uint32_t count() const { return count_; }
-  __device__ Spot at(uint32_t i) const {
-    uint64_t row = row_, column = column_ + i;
-    if (entry_.rows != 1) {
-      const auto width = static_cast<uint32_t>(entry_.units_per_row);
-      const auto place = static_cast<uint32_t>(column);
-      row += place / width;
-      column = place % width;
-    }
-    Spot spot;
-    spot.from = row * entry_.from_pitch + column * entry_.unit_bytes;
-    spot.to = row * entry_.to_pitch + column * written_unit_;
-    if (Indexed) spot.index = entry_.first_index + row * entry_.index_pitch + column * per_unit_;
-    return spot;
+  __device__ __forceinline__ Spot at(uint32_t i) const {
+    const uint32_t place = column_ + i;
+    return {row_ + place / width_, place % width_};
   }
 
  private:
-  const CopyEntry& entry_;
-  uint32_t written_unit_;
-  uint64_t first_ = 0, row_ = 0, column_ = 0;
-  uint32_t count_ = 0, per_unit_ = 0;
+  uint32_t width_;
+  uint64_t row_;
+  uint32_t column_;
 };
 
 template <typename Unit>
-__device__ void copy_tile(const CopyEntry& entry, uint64_t number) {
-  const Tile<false> tile(entry, number, sizeof(Unit));
-  Unit held[kUnroll];
+__device__ __forceinline__ void copy_flat(const CopyEntry& entry, const Range& range) {
+  const Unit* const from = reinterpret_cast<const Unit*>(entry.from) + range.first + threadIdx.x;
+  Unit* const to = reinterpret_cast<Unit*>(entry.to) + range.first + threadIdx.x;
+  if (range.count == kTileUnits) {
+    Unit held[kUnroll];
 #pragma unroll
-  for (uint32_t k = 0; k < kUnroll; ++k) {
-    const uint32_t i = threadIdx.x + k * kThreads;
-    if (i < tile.count()) held[k] = __ldcs(reinterpret_cast<const Unit*>(entry.from + tile.at(i).from));
+    for (uint32_t k = 0; k < kUnroll; ++k) held[k] = __ldcs(from + k * kThreads);
+#pragma unroll
+    for (uint32_t k = 0; k < kUnroll; ++k) __stcs(to + k * kThreads, held[k]);
+    return;
   }
+#pragma unroll 1
+  for (uint32_t i = threadIdx.x; i < range.count; i += kThreads) to[i - threadIdx.x] = from[i - threadIdx.x];
+}
+
+template <typename Unit>
+__device__ __forceinline__ void copy_rows(const CopyEntry& entry, const Range& range) {
+  constexpr uint32_t kHeld = 4;
+  const Rows rows(entry, range.first);
+#pragma unroll 1
+  for (uint32_t begin = threadIdx.x; begin < range.count; begin += kHeld * kThreads) {
+    Unit held[kHeld];
+    Unit* to[kHeld];
 #pragma unroll
-  for (uint32_t k = 0; k < kUnroll; ++k) {
-    const uint32_t i = threadIdx.x + k * kThreads;
-    if (i < tile.count()) __stcs(reinterpret_cast<Unit*>(entry.to + tile.at(i).to), held[k]);
+    for (uint32_t k = 0; k < kHeld; ++k) {
+      const uint32_t i = begin + k * kThreads;
+      const Spot spot = rows.at(i);
+      to[k] = reinterpret_cast<Unit*>(entry.to + spot.row * entry.to_pitch) + spot.column;
+      if (i < range.count) {
+        held[k] = __ldcs(reinterpret_cast<const Unit*>(entry.from + spot.row * entry.from_pitch) + spot.column);
+      }
+    }
+#pragma unroll
+    for (uint32_t k = 0; k < kHeld; ++k) {
+      if (begin + k * kThreads < range.count) __stcs(to[k], held[k]);
+    }
   }
 }
 
-template <int Bytes>
-struct Bits;
-template <>
-struct Bits<1> {
-  using type = uint8_t;
-};
-template <>
-struct Bits<2> {
-  using type = uint16_t;
-};
-template <>
-struct Bits<4> {
-  using type = uint32_t;
-};
-template <>
-struct Bits<8> {
-  using type = uint64_t;
-};
+template <typename Unit>
+__device__ __forceinline__ void copy_tile(const CopyEntry& entry, uint64_t tile) {
+  const Range range = range_of(entry, tile);
+  if (entry.rows == 1) {
+    copy_flat<Unit>(entry, range);
+  } else {
+    copy_rows<Unit>(entry, range);
+  }
+}
 
 template <Cast cast, typename From>
 __device__ __forceinline__ auto converted(From bits) {
@@ -125,102 +127,121 @@ struct alignas(sizeof(T) * Count > 16 ? 16 : sizeof(T) * Count) Pack {
   T values[Count];
 };
 
-template <Cast cast, typename From, int Count>
-__device__ __forceinline__ void move_elements(const CopyEntry& entry, const Spot& spot, const Pack<From, Count>& in,
+// index: of the first element. to: null for nothing.
+template <Cast cast, typename From, int Count, typename To>
+__device__ __forceinline__ void move_elements(const Pack<From, Count>& in, Pack<To, Count>* to, uint64_t index,
                                               bool summed, uint64_t& sum) {
-  using To = decltype(converted<cast>(From{}));
   Pack<To, Count> out;
-  uint64_t place = kGolden * spot.index;
+  uint64_t place = kGolden * index;
 #pragma unroll
   for (int i = 0; i < Count; ++i) {
     out.values[i] = converted<cast>(in.values[i]);
     if (summed) sum += mix(static_cast<uint64_t>(out.values[i]) + place);
     place += kGolden;
   }
-  if (entry.to != nullptr) *reinterpret_cast<Pack<To, Count>*>(entry.to + spot.to) = out;
+  if (to != nullptr) *to = out;
 }
 
 template <Cast cast, typename From, int Count>
-__device__ void move_tile(const CopyEntry& entry, uint64_t number, bool summed, uint64_t& sum) {
-  using To = decltype(converted<cast>(From{}));
-  constexpr uint32_t kHeld = kUnroll / 2;
-  const Tile<true> tile(entry, number, sizeof(To) * Count);
-  for (uint32_t half = 0; half < kUnroll; half += kHeld) {
-    Pack<From, Count> held[kHeld];
+__device__ __forceinline__ void move_flat(const CopyEntry& entry, const Range& range, bool summed, uint64_t& sum) {
+  using In = Pack<From, Count>;
+  using Out = Pack<decltype(converted<cast>(From{})), Count>;
+  constexpr uint32_t kHeld = 4;
+  const In* from = reinterpret_cast<const In*>(entry.from) + range.first + threadIdx.x;
+  Out* to = entry.to == nullptr ? nullptr : reinterpret_cast<Out*>(entry.to) + range.first + threadIdx.x;
+  uint64_t index = entry.first_index + (range.first + threadIdx.x) * Count;
+#pragma unroll 1
+  for (uint32_t begin = threadIdx.x; begin < range.count; begin += kHeld * kThreads) {
+    In held[kHeld];
 #pragma unroll
     for (uint32_t k = 0; k < kHeld; ++k) {
-      const uint32_t i = threadIdx.x + (half + k) * kThreads;
-      if (i < tile.count()) held[k] = *reinterpret_cast<const Pack<From, Count>*>(entry.from + tile.at(i).from);
+      if (begin + k * kThreads < range.count) held[k] = from[k * kThreads];
     }
 #pragma unroll
     for (uint32_t k = 0; k < kHeld; ++k) {
-      const uint32_t i = threadIdx.x + (half + k) * kThreads;
-      if (i < tile.count()) move_elements<cast>(entry, tile.at(i), held[k], summed, sum);
+      if (begin + k * kThreads >= range.count) continue;
+      move_elements<cast>(held[k], to == nullptr ? to : to + k * kThreads, index + k * kThreads * Count, summed, sum);
     }
+    from += kHeld * kThreads;
+    if (to != nullptr) to += kHeld * kThreads;
+    index += kHeld * kThreads * Count;
   }
 }
 
-// What one row has behind its last vector, element by element.
+template <Cast cast, typename From, int Count>
+__device__ __forceinline__ void move_rows(const CopyEntry& entry, const Range& range, bool summed, uint64_t& sum) {
+  using In = Pack<From, Count>;
+  using Out = Pack<decltype(converted<cast>(From{})), Count>;
+  const Rows rows(entry, range.first);
+#pragma unroll 2
+  for (uint32_t i = threadIdx.x; i < range.count; i += kThreads) {
+    const Spot spot = rows.at(i);
+    const In held = reinterpret_cast<const In*>(entry.from + spot.row * entry.from_pitch)[spot.column];
+    Out* const to =
+        entry.to == nullptr ? nullptr : reinterpret_cast<Out*>(entry.to + spot.row * entry.to_pitch) + spot.column;
+    const uint64_t index = entry.first_index + spot.row * entry.index_pitch + uint64_t{spot.column} * Count;
+    move_elements<cast>(held, to, index, summed, sum);
+  }
+}
+
+// What a single row has behind its last vector, element by element.
 template <Cast cast, typename From>
-__device__ void move_tail(const CopyEntry& entry, bool summed, uint64_t& sum) {
+__device__ __forceinline__ void move_tail(const CopyEntry& entry, bool summed, uint64_t& sum) {
   if (threadIdx.x * sizeof(From) >= entry.tail_bytes) return;
-  using To = decltype(converted<cast>(From{}));
+  using In = Pack<From, 1>;
+  using Out = Pack<decltype(converted<cast>(From{})), 1>;
   const uint64_t element = entry.units_per_row * entry.unit_bytes / sizeof(From) + threadIdx.x;
-  const Spot spot{element * sizeof(From), element * sizeof(To), entry.first_index + element};
-  const auto in = *reinterpret_cast<const Pack<From, 1>*>(entry.from + spot.from);
-  move_elements<cast>(entry, spot, in, summed, sum);
+  Out* const to = entry.to == nullptr ? nullptr : reinterpret_cast<Out*>(entry.to) + element;
+  move_elements<cast>(reinterpret_cast<const In*>(entry.from)[element], to, entry.first_index + element, summed, sum);
 }
 
-template <Cast cast, typename From>
-__device__ void move_typed(const CopyEntry& entry, uint64_t number, bool last, bool summed, uint64_t& sum) {
-  if (entry.unit_bytes == 16) {
-    move_tile<cast, From, static_cast<int>(16 / sizeof(From))>(entry, number, summed, sum);
-  } else {
-    move_tile<cast, From, 1>(entry, number, summed, sum);
-  }
-  if (last && entry.tail_bytes != 0) move_tail<cast, From>(entry, summed, sum);
-}
-
+// What a kernel does with a tile; returns the sum of the thread's elements.
 struct PlainTiles {
-  static __device__ void run(const CopyEntry& entry, uint64_t number, bool last, bool, uint64_t&) {
+  static __device__ __forceinline__ uint64_t run(const CopyEntry& entry, uint64_t tile, bool last, bool) {
     switch (entry.unit_bytes) {
       case 16:
-        copy_tile<uint4>(entry, number);
+        copy_tile<uint4>(entry, tile);
         break;
       case 8:
-        copy_tile<uint2>(entry, number);
+        copy_tile<uint2>(entry, tile);
         break;
       case 4:
-        copy_tile<uint32_t>(entry, number);
+        copy_tile<uint32_t>(entry, tile);
         break;
       case 2:
-        copy_tile<uint16_t>(entry, number);
+        copy_tile<uint16_t>(entry, tile);
         break;
       default:
-        copy_tile<uint8_t>(entry, number);
+        copy_tile<uint8_t>(entry, tile);
     }
     if (last && threadIdx.x < entry.tail_bytes) {
       const uint64_t at = entry.units_per_row * entry.unit_bytes + threadIdx.x;
       entry.to[at] = entry.from[at];
     }
+    return 0;
   }
 };
 
+template <Cast cast, typename From>
 struct ElementTiles {
-  static __device__ void run(const CopyEntry& entry, uint64_t number, bool last, bool summed, uint64_t& sum) {
-    if (entry.cast == Cast::f32_to_bf16) {
-      move_typed<Cast::f32_to_bf16, uint32_t>(entry, number, last, summed, sum);
-    } else if (entry.cast == Cast::bf16_to_f32) {
-      move_typed<Cast::bf16_to_f32, uint16_t>(entry, number, last, summed, sum);
-    } else if (entry.element_bytes == 1) {
-      move_typed<Cast::none, uint8_t>(entry, number, last, summed, sum);
-    } else if (entry.element_bytes == 2) {
-      move_typed<Cast::none, uint16_t>(entry, number, last, summed, sum);
-    } else if (entry.element_bytes == 4) {
-      move_typed<Cast::none, uint32_t>(entry, number, last, summed, sum);
+  template <int Count>
+  static __device__ __forceinline__ void move(const CopyEntry& entry, uint64_t tile, bool summed, uint64_t& sum) {
+    const Range range = range_of(entry, tile);
+    if (entry.rows == 1) {
+      move_flat<cast, From, Count>(entry, range, summed, sum);
     } else {
-      move_typed<Cast::none, uint64_t>(entry, number, last, summed, sum);
+      move_rows<cast, From, Count>(entry, range, summed, sum);
     }
+  }
+  static __device__ __forceinline__ uint64_t run(const CopyEntry& entry, uint64_t tile, bool last, bool summed) {
+    uint64_t sum = 0;
+    if (entry.unit_bytes == 16) {
+      move<16 / sizeof(From)>(entry, tile, summed, sum);
+    } else {
+      move<1>(entry, tile, summed, sum);
+    }
+    if (last && entry.tail_bytes != 0) move_tail<cast, From>(entry, summed, sum);
+    return sum;
   }
 };
 
@@ -231,7 +252,7 @@ __device__ void add_up(uint64_t sum, uint64_t* to) {
 }
 
 template <typename Tiles>
-__global__ void __launch_bounds__(kThreads)
+__global__ void __launch_bounds__(kThreads, kBlocksPerProcessor)
     copy_kernel(const CopyEntry* entries, uint32_t count, uint64_t tiles, uint64_t* sums) {
   uint64_t tile = tiles * blockIdx.x / gridDim.x;
   const uint64_t end = tiles * (blockIdx.x + 1) / gridDim.x;
@@ -241,12 +262,12 @@ __global__ void __launch_bounds__(kThreads)
     (entries[middle].first_tile <= tile ? low : high) = middle;
   }
   for (; tile < end; ++low) {
-    const CopyEntry entry = entries[low];
+    const CopyEntry& entry = entries[low];
     const uint64_t behind = low + 1 < count ? entries[low + 1].first_tile : tiles;
     const uint64_t stop = behind < end ? behind : end;
     uint64_t sum = 0;
     for (; tile < stop; ++tile) {
-      Tiles::run(entry, tile - entry.first_tile, tile + 1 == behind, sums != nullptr, sum);
+      sum += Tiles::run(entry, tile - entry.first_tile, tile + 1 == behind, sums != nullptr);
     }
     if (sums != nullptr) add_up(sum, sums + entry.sum);
   }
@@ -266,12 +287,23 @@ void launch(const CopyEntry* entries, uint32_t count, uint64_t tiles, uint64_t* 
 
 }  // namespace
 
-void launch_copies(const CopyEntry* entries, uint32_t count, uint64_t tiles, bool plain, uint64_t* sums,
+void launch_copies(CopyKind kind, const CopyEntry* entries, uint32_t count, uint64_t tiles, uint64_t* sums,
                    Stream stream) {
-  if (plain) {
-    launch<PlainTiles>(entries, count, tiles, sums, stream);
-  } else {
-    launch<ElementTiles>(entries, count, tiles, sums, stream);
+  switch (kind) {
+    case CopyKind::plain:
+      return launch<PlainTiles>(entries, count, tiles, sums, stream);
+    case CopyKind::elements_1:
+      return launch<ElementTiles<Cast::none, uint8_t>>(entries, count, tiles, sums, stream);
+    case CopyKind::elements_2:
+      return launch<ElementTiles<Cast::none, uint16_t>>(entries, count, tiles, sums, stream);
+    case CopyKind::elements_4:
+      return launch<ElementTiles<Cast::none, uint32_t>>(entries, count, tiles, sums, stream);
+    case CopyKind::elements_8:
+      return launch<ElementTiles<Cast::none, uint64_t>>(entries, count, tiles, sums, stream);
+    case CopyKind::f32_to_bf16:
+      return launch<ElementTiles<Cast::f32_to_bf16, uint32_t>>(entries, count, tiles, sums, stream);
+    case CopyKind::bf16_to_f32:
+      return launch<ElementTiles<Cast::bf16_to_f32, uint16_t>>(entries, count, tiles, sums, stream);
   }
 }
 
