@@ -25,10 +25,15 @@ void add_eval_command(CLI::App& app, Action& chosen);
 void add_check_parallel_command(CLI::App& app, Action& chosen);
 void add_engine_command(CLI::App& app, Action& chosen);
 void add_trainer_command(CLI::App& app, Action& chosen);
+void add_bench_command(CLI::App& app, Action& chosen);
 void add_agent_command(CLI::App& app, Action& chosen);
 
 // What device: cuda can use: the machine's GPUs, or the reason why this build or this machine has none.
 devices::Inventory find_gpus();
+// UUIDs of the first `count` GPUs that this process may use; Error{refused} when there are fewer. They are looked up in
+// a process of its own: workers are forked from this one, and one that is forked after CUDA was asked anything cannot
+// use it.
+std::vector<std::string> first_gpus(int count);
 
 // CONFIG and --set, which several subcommands take.
 struct SpecArguments {

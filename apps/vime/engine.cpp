@@ -2,7 +2,6 @@
 #include <CLI/CLI.hpp>
 #include <memory>
 
-#include "base/error.hpp"
 #include "base/random.hpp"
 #include "base/strings.hpp"
 #include "commands.hpp"
@@ -31,36 +30,26 @@ struct EngineArguments {
   int64_t transfer_timeout_ms = 900000;
 };
 
-std::vector<std::string> first_devices(const EngineArguments& arguments, const std::string& run_id) {
-  std::vector<std::string> uuids;
-  if (arguments.device == "cpu") {
-    for (int i = 0; i < arguments.devices; ++i) uuids.push_back(placement::cpu_device_uuid(run_id, 0, i));
-    return uuids;
-  }
-  const devices::Inventory machine = find_gpus();
-  if (machine.gpus.empty()) throw Error(ErrorKind::refused, "--device cuda: " + machine.reason);
-  if (static_cast<size_t>(arguments.devices) > machine.gpus.size()) {
-    throw Error(ErrorKind::refused, "--devices " + std::to_string(arguments.devices) + ": this machine has " +
-                                        std::to_string(machine.gpus.size()) + " GPUs");
-  }
-  for (int i = 0; i < arguments.devices; ++i) uuids.push_back(machine.gpus[static_cast<size_t>(i)].uuid);
-  return uuids;
-}
-
 int engine_command(const EngineArguments& arguments) {
   const std::string run_id = arguments.run_id.empty() ? random_token() : arguments.run_id;
-  const std::vector<std::string> uuids =
-      arguments.device_uuids.empty() ? first_devices(arguments, run_id) : split(arguments.device_uuids, ',');
+  std::vector<std::string> uuids;
+  if (!arguments.device_uuids.empty()) {
+    uuids = split(arguments.device_uuids, ',');
+  } else if (arguments.device == "cuda") {
+    uuids = first_gpus(arguments.devices);
+  } else {
+    for (int i = 0; i < arguments.devices; ++i) uuids.push_back(placement::cpu_device_uuid(run_id, 0, i));
+  }
   return run_worker_module("engine", {{"model_dir", arguments.model},
                                       {"load_format", arguments.load_format},
                                       {"served_model_name", arguments.served_model_name},
                                       {"address", arguments.host},
                                       {"port", arguments.port},
                                       {"device", arguments.device},
+                                      {"device_uuids", uuids},
                                       {"dtype", arguments.dtype},
                                       {"gpu_memory_utilization", arguments.gpu_memory_utilization},
                                       {"deterministic", arguments.deterministic},
-                                      {"device_uuids", uuids},
                                       {"run_id", run_id},
                                       {"token", run_token()},
                                       {"max_model_len", arguments.max_model_len},
@@ -93,8 +82,8 @@ void add_engine_command(CLI::App& app, Action& chosen) {
       ->type_name("cpu|cuda");
   command
       ->add_option("--dtype", arguments->dtype,
-                   "Type of weights and arithmetic; auto: float32 on the CPU, bfloat16 on GPUs")
-      ->check(CLI::IsMember({"auto", "float32", "bfloat16"}))
+                   "Type of weights and arithmetic; auto: float32 on the CPU, the model's on GPUs")
+      ->check(CLI::IsMember({"auto", "float32", "bfloat16", "float16"}))
       ->type_name("TYPE");
   command
       ->add_option("--gpu-memory-utilization", arguments->gpu_memory_utilization,

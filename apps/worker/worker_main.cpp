@@ -5,6 +5,7 @@
 
 #include "base/error.hpp"
 #include "base/json.hpp"
+#include "executor/bench_generate.hpp"
 #include "proc/process.hpp"
 
 namespace {
@@ -16,7 +17,12 @@ executor::EngineOptions engine_options(const Json& json) {
   executor::EngineOptions options;
   options.workers.model_dir = json_string(json, "model_dir", what);
   options.workers.load_weights = json_string(json, "load_format", what) == "auto";
-  options.workers.dtype = "float32";
+  options.workers.device = json_string(json, "device", what);
+  options.workers.dtype = json_string(json, "dtype", what);
+  // On the CPU float32 is both exact and fast.
+  if (options.workers.dtype == "auto" && options.workers.device == "cpu") options.workers.dtype = "float32";
+  options.workers.deterministic = json_bool(json, "deterministic", what);
+  options.workers.gpu_memory_utilization = json_number(json, "gpu_memory_utilization", what);
   for (const Json& uuid : json_member(json, "device_uuids", what))
     options.workers.device_uuids.push_back(uuid.get<std::string>());
   options.workers.run_id = json_string(json, "run_id", what);
@@ -33,6 +39,17 @@ executor::EngineOptions engine_options(const Json& json) {
   return options;
 }
 
+// {"what": "generate", "json": whether for machines, ...}
+int bench(const Json& json) {
+  const std::string what = json_string(json, "what", "bench options");
+  if (what != "generate") throw Error(ErrorKind::internal, "unknown benchmark " + what);
+  const Json result = executor::bench_generate(executor::generate_bench_options(json));
+  const std::string text =
+      json_bool(json, "json", "bench options") ? result.dump(2) + "\n" : executor::generate_bench_text(result);
+  std::fputs(text.c_str(), stdout);
+  return 0;
+}
+
 }  // namespace
 
 int vime::worker_main(const char* role, const char* options, int argc, char** argv, const executor::WrapExecutor& wrap,
@@ -42,6 +59,7 @@ int vime::worker_main(const char* role, const char* options, int argc, char** ar
     const Json json = parse_json(options, "worker options", ErrorKind::internal);
     if (std::string(role) == "engine") return executor::serve_engine(engine_options(json), wrap);
     if (std::string(role) == "trainer") return trainer::serve_trainer(trainer::trainer_options(json), make_rank);
+    if (std::string(role) == "bench") return bench(json);
     throw Error(ErrorKind::internal, std::string("unknown worker role ") + role);
   } catch (const Error& error) {
     std::fprintf(stderr, "vime %s: %s\n", role, error.what());

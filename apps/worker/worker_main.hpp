@@ -6,8 +6,8 @@
 
 namespace vime {
 
-// role: "engine" or "trainer"; options: the role's options as JSON; argc and argv: main's, for the process titles.
-// Returns the exit status; throws nothing.
+// role: "engine", "trainer" or "bench"; options: the role's options as JSON; argc and argv: main's, for the process
+// titles. Returns the exit status; throws nothing.
 int worker_main(const char* role, const char* options, int argc, char** argv, const executor::WrapExecutor& wrap = {},
                 const trainer::MakeRank& make_rank = {});
 

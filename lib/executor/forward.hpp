@@ -1,48 +1,34 @@
-// One worker's forward pass: a step's rows in blocks of a fixed number of rows through its shard of the model,
-// attention over the KV cache, and the draws. All workers of an engine run the same batches, as the decoder is
-// collective. A row's result does not depend on the other rows: every matrix product has the same shape whatever the
-// load (missing rows are padding that touches no slot), and attention goes row by row. One thread.
+// One worker's forward pass: a step's rows through its shard of the model, attention over the KV cache, and the draws.
+// All workers of an engine run the same batches, as the decoder is collective. One thread.
 #pragma once
 
 #include <torch/torch.h>
 
-#include <memory>
 #include <vector>
 
 #include "engine/executor.hpp"
-#include "executor/kv_cache.hpp"
 #include "executor/start_workers.hpp"
-#include "model/decoder.hpp"
 
 namespace vime::executor {
 
 struct ForwardShape {
-  int64_t slots = 1;
+  int64_t slots = 1;  // at most; what fits into memory may be fewer
   int64_t max_model_len = 1;
-  int64_t rows_per_block = 64;
+  int64_t rows_per_block = 64;  // of one pass through the model, on the CPU
   LogprobsMode logprobs_mode = LogprobsMode::processed;
 };
 
 class Forward {
  public:
-  Forward(model::Decoder& decoder, int tp_size, const ForwardShape& shape);
-
+  virtual ~Forward() = default;
+  virtual int64_t slots() const = 0;
   // `draws`: whether this rank is the one that samples; the others return nothing.
-  std::vector<engine::Sampled> run(const engine::Batch& batch, bool draws);
-  // Logits of every row, [rows, vocab]; for tests and checks.
-  torch::Tensor logits(const std::vector<engine::TokenRow>& rows);
-  void drop_cache() { cache_.drop(); }
-
- private:
-  torch::Tensor hidden(const engine::TokenRow* rows, int64_t count);
-  torch::Tensor attention(int layer, const torch::Tensor& q, const torch::Tensor& k, const torch::Tensor& v,
-                          const engine::TokenRow* rows, int64_t count);
-  void store(int layer, const torch::Tensor& k, const torch::Tensor& v, const engine::TokenRow* rows, int64_t count);
-
-  model::Decoder& decoder_;
-  ForwardShape shape_;
-  KvCache cache_;
-  std::vector<float> scores_;
+  virtual std::vector<engine::Sampled> run(const engine::Batch& batch, bool draws) = 0;
+  // Logits of every row, float32 [rows, vocab] in the host's memory; for tests and checks.
+  virtual torch::Tensor logits(const std::vector<engine::TokenRow>& rows) = 0;
+  // Gives back the memory of the KV cache with its contents; no other call before wake().
+  virtual void sleep() = 0;
+  virtual void wake() = 0;
 };
 
 }  // namespace vime::executor

@@ -19,11 +19,7 @@ struct Candidate {
 
 void check_finite(const float* logits, int64_t vocab) {
   for (int64_t id = 0; id < vocab; ++id) {
-    if (std::isfinite(logits[id])) continue;
-    throw Error(
-        ErrorKind::check_failed,
-        "the logit of token " + std::to_string(id) + " is not a finite number (" + std::to_string(logits[id]) + ")",
-        "the weights may have diverged");
+    if (!std::isfinite(logits[id])) refuse_logit(id, logits[id]);
   }
 }
 
@@ -53,7 +49,7 @@ std::vector<Candidate> candidates_of(const float* logits, int64_t vocab, const e
     kept.push_back({static_cast<int32_t>(id), static_cast<double>(logits[id]) / temperature, 0});
     largest = std::max(largest, kept.back().logit);
   }
-  if (kept.empty()) throw Error(ErrorKind::refused, "every token of the vocabulary is banned");
+  if (kept.empty()) refuse_bans();
   for (Candidate& candidate : kept) candidate.weight = std::exp(candidate.logit - largest);
   return kept;
 }
@@ -99,6 +95,16 @@ const Candidate& pick(const std::vector<Candidate>& kept, double total, const en
 }
 
 }  // namespace
+
+void refuse_logit(int64_t token, float logit) {
+  throw Error(ErrorKind::check_failed,
+              "the logit of token " + std::to_string(token) + " is not a finite number (" + std::to_string(logit) + ")",
+              "the weights may have diverged");
+}
+
+void refuse_bans() {
+  throw Error(ErrorKind::refused, "every token of the vocabulary is banned");
+}
 
 engine::Sampled draw(const float* logits, int64_t vocab, const engine::SampleSpec& spec, LogprobsMode mode) {
   check_finite(logits, vocab);

@@ -20,4 +20,8 @@ engine::Sampled draw(const float* logits, int64_t vocab, const engine::SampleSpe
 // the most probable token. Not finite logits: as above.
 engine::Sampled look_up(const float* logits, int64_t vocab, int32_t token);
 
+// The errors of both, for what draws elsewhere.
+[[noreturn]] void refuse_logit(int64_t token, float logit);
+[[noreturn]] void refuse_bans();
+
 }  // namespace vime::executor

@@ -86,8 +86,9 @@ int serve_engine(const EngineOptions& options, const WrapExecutor& wrap) {
                               tokenizer ? codec_of(tokenizer) : engine::TextCodec{});
   server.start();
   log::info("executor", "serving " + folder + " on " + options.address + ":" + std::to_string(server.port()) +
-                            " with " + std::to_string(workers->world_size()) + " workers");
-  proc::announce_ready({{"port", server.port()}, {"address", options.address}});
+                            " with " + std::to_string(workers->world_size()) + " workers, " +
+                            std::to_string(workers->max_slots()) + " sequences at a time");
+  proc::announce_ready({{"port", server.port()}, {"address", options.address}, {"slots", workers->max_slots()}});
 
   const bool interrupted = wait_for_interrupt(failure.get(), -1);
   if (!interrupted) wait_for_interrupt(-1, kLastAnswersMs);

@@ -23,9 +23,8 @@ struct EngineOptions {
 using WrapExecutor = std::function<std::unique_ptr<engine::Executor>(std::unique_ptr<engine::Executor>)>;
 
 // Runs until SIGTERM, SIGINT (status 0) or until a worker fails (status 4, after the clients have been answered).
-// Announces
-// {"port", "address"} through proc::announce_ready when it serves. Call from the main thread while it is the only one.
-// Throws Error when it cannot start.
+// Announces {"port", "address", "slots"} through proc::announce_ready when it serves. Call from the main thread while
+// it is the only one. Throws Error when it cannot start.
 int serve_engine(const EngineOptions& options, const WrapExecutor& wrap = {});
 
 }  // namespace vime::executor

@@ -26,14 +26,21 @@ enum class LogprobsMode {
 struct ExecutorOptions {
   std::string model_dir;                  // config.json, and the weights unless load_weights is false
   bool load_weights = true;               // false: memory only, until the first push or reload
+  bool random_weights = false;            // instead of loading; for measurements
   std::string dtype = "auto";             // float32, bfloat16, float16; auto: config.json's
+  std::string device = "cpu";             // cpu or cuda
   std::vector<std::string> device_uuids;  // one worker each
   std::string run_id;                     // for process titles
   int64_t max_model_len = 0;              // 0: the model's own limit
   int64_t max_num_seqs = 256;             // sequences with a KV slot
-  int64_t rows_per_step = 512;            // tokens of one step
-  // Every linear layer sees exactly this many rows, padded, so that no row's result depends on the others.
+  int64_t rows_per_step = 0;              // tokens of one step; 0: 512 on the CPU, 8192 on a GPU
+  // On the CPU every linear layer sees exactly this many rows, padded, so that no row's result depends on the others.
   int64_t rows_per_block = 64;
+  // On a GPU: a row's result does not depend on the others there either, and is computed in the trainer's order.
+  bool deterministic = false;
+  // On a GPU: the part of its memory that a worker may use in all. The KV cache takes what weights and workspace leave
+  // of it, up to max_num_seqs slots; never more than is free.
+  double gpu_memory_utilization = 0.9;
   int threads_per_worker = 1;
   LogprobsMode logprobs_mode = LogprobsMode::processed;
   std::chrono::milliseconds start_timeout{300'000};    // reading weights included

@@ -4,19 +4,39 @@
 #include <unistd.h>
 
 #include <exception>
+#include <utility>
 
 #include "base/log.hpp"
 #include "base/strings.hpp"
+#include "executor/device_forward.hpp"
+#include "executor/host_forward.hpp"
+#include "gpu/device.hpp"
 #include "model/checkpoint.hpp"
 #include "model/threads.hpp"
+#include "model/torch_device.hpp"
 #include "proc/process.hpp"
 #include "weights/checksum.hpp"
 
 namespace vime::executor {
 namespace {
 
+// Of the deterministic mode on GPUs; the trainer's products have to have as many where its log-probs are to be the
+// same bits.
+constexpr int64_t kRowsPerProduct = 256;
+
 tensor::DType dtype_of(const ExecutorOptions& options, const arch::ModelConfig& config) {
   return tensor::parse_dtype_name(options.dtype == "auto" ? config.dtype : options.dtype);
+}
+
+void fill_randomly(model::Decoder& decoder) {
+  const torch::NoGradGuard no_grad;
+  for (model::Decoder::Named& parameter : decoder.parameters()) {
+    if (parameter.value.dim() == 2) {
+      parameter.value.normal_(0, decoder.config().initializer_range);
+    } else {
+      parameter.value.fill_(parameter.name.ends_with(".bias") ? 0 : 1);
+    }
+  }
 }
 
 std::string names_text(const std::vector<std::string>& names) {
@@ -51,16 +71,37 @@ void Worker::make_link(const Json& request) {
     meeting_.reset();
     tp = model::over_group(std::move(group));
   }
-  arena_ = std::make_unique<Pages>(arch::arena_layout(config_, dtype, index_, size()).total_bytes);
-  decoder_ = std::make_unique<model::Decoder>(config_, dtype, std::move(tp), arena_->data());
+  const uint64_t bytes = arch::arena_layout(config_, dtype, index_, size()).total_bytes;
+  arena_ = on_gpu() ? make_gpu_weights(bytes) : make_host_weights(bytes);
+  decoder_ = std::make_unique<model::Decoder>(config_, dtype, std::move(tp), arena_->data(), device_);
+  if (on_gpu() && options_.deterministic) decoder_->set_rows_per_product(kRowsPerProduct);
 }
 
-void Worker::set_up(const Json& request) {
+std::unique_ptr<Forward> Worker::make_forward() {
+  const ForwardShape shape{options_.max_num_seqs, options_.max_model_len, options_.rows_per_block,
+                           options_.logprobs_mode};
+  if (!on_gpu()) return std::make_unique<HostForward>(*decoder_, size(), shape);
+  DeviceForwardOptions options;
+  options.shape = shape;
+  options.rows_per_step = options_.rows_per_step;
+  options.deterministic = options_.deterministic;
+  options.graphs = size() == 1;
+  options.memory_utilization = options_.gpu_memory_utilization;
+  options.free_before = free_before_;
+  return make_device_forward(*decoder_, options);
+}
+
+Json Worker::set_up(const Json& request) {
+  device_ = model::select_torch_device(options_.device, options_.device_uuids.at(static_cast<std::size_t>(index_)));
+  if (on_gpu()) free_before_ = gpu::memory_info().free_bytes;
   make_link(request);
-  if (options_.load_weights) model::load_weights(*decoder_, options_.model_dir);
-  forward_ = std::make_unique<Forward>(
-      *decoder_, size(),
-      ForwardShape{options_.max_num_seqs, options_.max_model_len, options_.rows_per_block, options_.logprobs_mode});
+  if (options_.random_weights) {
+    fill_randomly(*decoder_);
+  } else if (options_.load_weights) {
+    model::load_weights(*decoder_, options_.model_dir);
+  }
+  forward_ = make_forward();
+  return {{"slots", forward_->slots()}};
 }
 
 // The view is a whole checkpoint tensor; this worker keeps its part.
@@ -120,12 +161,16 @@ Json Worker::checksums() const {
   return {{"parts", std::move(parts)}};
 }
 
+void Worker::wake(const Json& request) {
+  if (request.at("weights").get<bool>()) arena_->wake();
+  if (request.at("kv_cache").get<bool>()) forward_->wake();
+}
+
 Json Worker::control(const Json& request) {
   const std::string call = json_string(request, "call", "message to a worker");
   if (call == "meet") return meet();
-  if (call == "setup") {
-    set_up(request);
-  } else if (call == "init") {
+  if (call == "setup") return set_up(request);
+  if (call == "init") {
     receiver_.init(request.at("info"));
   } else if (call == "start") {
     updated_.clear();
@@ -135,26 +180,38 @@ Json Worker::control(const Json& request) {
     finish_update();
   } else if (call == "checksums") {
     return checksums();
+  } else if (call == "figures") {
+    return {{"steps", std::exchange(steps_, 0)}, {"seconds", std::exchange(step_seconds_, 0.0)}};
   } else if (call == "reload") {
     model::load_weights(*decoder_, json_string(request, "folder", call));
   } else if (call == "sleep") {
-    // Addresses stay, so waking needs no work: dropped pages come back as zeros when they are written.
-    forward_->drop_cache();
-    if (json_int(request, "level", call) >= 2) arena_->drop();
+    forward_->sleep();
+    arena_->sleep(static_cast<int>(json_int(request, "level", call)));
+  } else if (call == "wake") {
+    wake(request);
   } else {
     throw Error(ErrorKind::internal, "a worker knows no call \"" + call + "\"");
   }
   return Json::object();
 }
 
+std::vector<engine::Sampled> Worker::step(const engine::Batch& batch) {
+  const auto begin = std::chrono::steady_clock::now();
+  std::vector<engine::Sampled> sampled = forward_->run(batch, index_ == 0);
+  step_seconds_ += std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
+  ++steps_;
+  return sampled;
+}
+
 Frame Worker::answer(const Frame& request) {
   ErrorKind kind = ErrorKind::internal;
   std::string message;
   try {
-    if (request.kind == FrameKind::step) {
-      return {FrameKind::drawn, pack_sampled(forward_->run(unpack_batch(request.payload), index_ == 0))};
-    }
-    return {FrameKind::done, control(parse_json(request.payload, "message to a worker")).dump()};
+    if (request.kind == FrameKind::step) return {FrameKind::drawn, pack_sampled(step(unpack_batch(request.payload)))};
+    const Json done = control(parse_json(request.payload, "message to a worker"));
+    // Steps run on a stream of their own and must find what the call wrote.
+    if (on_gpu()) gpu::synchronize();
+    return {FrameKind::done, done.dump()};
   } catch (const Error& error) {
     kind = error.kind();
     message = error.what();

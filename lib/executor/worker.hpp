@@ -10,8 +10,10 @@
 #include "base/json.hpp"
 #include "executor/forward.hpp"
 #include "executor/frames.hpp"
-#include "executor/pages.hpp"
 #include "executor/start_workers.hpp"
+#include "executor/weight_memory.hpp"
+#include "model/decoder.hpp"
+#include "model/rank_group.hpp"
 #include "weights/receiver.hpp"
 
 namespace vime::executor {
@@ -27,14 +29,18 @@ class Worker {
  private:
   Frame answer(const Frame& request);
   Json control(const Json& request);
+  std::vector<engine::Sampled> step(const engine::Batch& batch);
   Json meet();
-  void set_up(const Json& request);
+  Json set_up(const Json& request);
   void make_link(const Json& request);
+  std::unique_ptr<Forward> make_forward();
   void update(const Json& update_info);
   void take(const tensor::TensorView& view);
   void finish_update();
+  void wake(const Json& request);
   Json checksums() const;
 
+  bool on_gpu() const { return options_.device == "cuda"; }
   int size() const { return static_cast<int>(options_.device_uuids.size()); }
 
   ExecutorOptions options_;
@@ -42,11 +48,15 @@ class Worker {
   int index_;
   std::string token_;
   std::unique_ptr<model::MeetingPoint> meeting_;  // worker 0, until the others have come
-  std::unique_ptr<Pages> arena_;
+  torch::Device device_ = torch::kCPU;
+  uint64_t free_before_ = 0;  // of the GPU's memory, before this worker took any
+  std::unique_ptr<WeightMemory> arena_;
   std::unique_ptr<model::Decoder> decoder_;
   std::unique_ptr<Forward> forward_;
   weights::Receiver receiver_;
   std::set<std::string> updated_;  // parameters since start
+  int64_t steps_ = 0;              // since they were last asked for
+  double step_seconds_ = 0;        // in the forward pass and its draws
 };
 
 // The worker process from fork to exit; never returns.

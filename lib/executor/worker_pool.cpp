@@ -19,6 +19,10 @@
 namespace vime::executor {
 namespace {
 
+// Tokens of a step, unless it is said how many.
+constexpr int64_t kCpuRows = 512;
+constexpr int64_t kGpuRows = 8192;
+
 std::string describe_status(int status) {
   if (WIFSIGNALED(status)) {
     const int signal = WTERMSIG(status);
@@ -54,7 +58,10 @@ WorkerPool::WorkerPool(ExecutorOptions options, const arch::ModelConfig& config)
     for (int index = 0; index < count; ++index) fork_worker(config, index, token);
     Json setup = {{"call", "setup"}};
     if (count > 1) setup["port"] = control({{"call", "meet"}}, options_.start_timeout, 1).at(0).at("port");
-    control(setup, options_.start_timeout, workers_.size());
+    slots_ = options_.max_num_seqs;
+    for (const Json& ready : control(setup, options_.start_timeout, workers_.size())) {
+      slots_ = std::min(slots_, ready.at("slots").get<int64_t>());
+    }
   } catch (...) {
     end_all(milliseconds(0));
     throw;
@@ -195,6 +202,11 @@ std::vector<Json> WorkerPool::control(const Json& request, std::chrono::millisec
   return answers;
 }
 
+WorkerPool::Figures WorkerPool::figures() {
+  const Json found = control({{"call", "figures"}}).at(0);
+  return {found.at("steps").get<int64_t>(), found.at("seconds").get<double>()};
+}
+
 std::vector<engine::Sampled> WorkerPool::step(const engine::Batch& batch) {
   const auto frames = call("step", {FrameKind::step, pack_batch(batch)}, options_.step_timeout, workers_.size());
   return unpack_sampled(frames.at(0).payload);
@@ -218,8 +230,8 @@ void WorkerPool::reload(const std::string& model_dir) {
 void WorkerPool::sleep(int level) {
   control({{"call", "sleep"}, {"level", level}});
 }
-void WorkerPool::wake(bool, bool) {
-  // Memory that was given back is taken again page by page when it is written.
+void WorkerPool::wake(bool weights, bool kv_cache) {
+  control({{"call", "wake"}, {"weights", weights}, {"kv_cache", kv_cache}});
 }
 
 std::map<std::string, uint64_t> WorkerPool::checksums() {
@@ -250,6 +262,10 @@ std::unique_ptr<engine::Executor> start_workers(const ExecutorOptions& given) {
   ExecutorOptions options = given;
   const arch::ModelConfig config = arch::read_config(options.model_dir);
   if (options.device_uuids.empty()) throw Error(ErrorKind::refused, "an engine needs at least one device");
+  if (options.device != "cpu" && options.device != "cuda") {
+    throw Error(ErrorKind::refused, "device \"" + options.device + "\": expected cpu or cuda");
+  }
+  if (options.rows_per_step == 0) options.rows_per_step = options.device == "cuda" ? kGpuRows : kCpuRows;
   if (options.max_model_len == 0) options.max_model_len = config.max_position_embeddings;
   if (options.max_model_len < 1 || options.max_model_len > config.max_position_embeddings) {
     throw Error(ErrorKind::refused, "max_model_len " + std::to_string(options.max_model_len) +

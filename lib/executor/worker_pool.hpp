@@ -25,8 +25,15 @@ class WorkerPool final : public engine::Executor {
 
   std::vector<pid_t> pids() const;
 
+  // What the first worker's forward passes took since this was last asked.
+  struct Figures {
+    int64_t steps = 0;
+    double seconds = 0;
+  };
+  Figures figures();
+
   int world_size() const override { return static_cast<int>(workers_.size()); }
-  int64_t max_slots() const override { return options_.max_num_seqs; }
+  int64_t max_slots() const override { return slots_; }
   int64_t max_model_len() const override { return options_.max_model_len; }
   int64_t max_batch_rows() const override { return options_.rows_per_step; }
   std::vector<engine::Sampled> step(const engine::Batch& batch) override;
@@ -62,6 +69,7 @@ class WorkerPool final : public engine::Executor {
   void end_all(std::chrono::milliseconds grace);
 
   ExecutorOptions options_;
+  int64_t slots_ = 0;  // that every worker has
   std::vector<Link> workers_;
   std::string broken_;  // not empty: all workers have been ended, for this reason
 };

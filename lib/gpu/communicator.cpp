@@ -23,6 +23,7 @@ namespace {
 
 constexpr milliseconds kWatchPeriod{20};
 constexpr std::chrono::microseconds kPollPeriod{20};
+constexpr milliseconds kAskPeriod{5};
 constexpr std::chrono::microseconds kSpinTime{200};  // of a call that is about to return anyway
 
 // NVLink multicast is set up in the fabric, outside of what ends with a process: one that dies in the middle of it can
@@ -81,6 +82,11 @@ ncclUniqueId parse_id(const std::string& text) {
   return id;
 }
 
+// Between two looks at what is waited for.
+void pause(SteadyClock::time_point waiting_since) {
+  if (SteadyClock::now() - waiting_since > kSpinTime) std::this_thread::sleep_for(kPollPeriod);
+}
+
 // Another thread's capture of a CUDA graph must not forbid this one's questions to the GPU.
 class RelaxedCapture {
  public:
@@ -128,7 +134,8 @@ struct Communicator::State {
   CommunicatorOptions options;
   int device = 0;
   std::atomic<bool> leaving{false};
-  mutable std::mutex mutex;  // guards what follows
+  SteadyClock::time_point asked{};  // when given_up was, by the thread that calls
+  mutable std::mutex mutex;         // guards what follows
   ncclComm_t comm = nullptr;
   std::string broken;
   std::deque<Pending> pending;
@@ -162,16 +169,24 @@ struct Communicator::State {
     const auto start = SteadyClock::now();
     for (;;) {
       ncclResult_t state = ncclInProgress;
-      const ncclResult_t asked = ncclCommGetAsyncError(comm, &state);
-      check(asked, operation, "ncclCommGetAsyncError");
+      const ncclResult_t answered = ncclCommGetAsyncError(comm, &state);
+      check(answered, operation, "ncclCommGetAsyncError");
       check(state, operation, call);
       if (state == ncclSuccess) return;
       if (leaving) fail(where(operation) + ": this rank leaves the group");
       if (deadline.passed()) {
         fail(where(operation) + ": another rank did not come within " + seconds_text(deadline.timeout()));
       }
-      if (SteadyClock::now() - start > kSpinTime) std::this_thread::sleep_for(kPollPeriod);
+      ask(operation);
+      pause(start);
     }
+  }
+  // Only the thread that waits asks.
+  void ask(const std::string& operation) {
+    const auto now = SteadyClock::now();
+    if (!options.given_up || now - asked < kAskPeriod) return;
+    asked = now;
+    if (const std::string why = options.given_up(); !why.empty()) fail(where(operation) + ": given up: " + why);
   }
   void require_whole() const {
     if (!broken.empty()) throw Error(ErrorKind::process_failed, broken);
@@ -357,19 +372,33 @@ void Communicator::exchange(const std::vector<Send>& sends, const std::vector<Re
 }
 
 void Communicator::wait(Stream stream) {
+  wait_until([stream] {
+    const cudaError_t result = cudaStreamQuery(stream);
+    if (result == cudaErrorNotReady) return false;
+    gpu::check(result, "cudaStreamQuery(stream)");
+    return true;
+  });
+}
+
+void Communicator::wait(const Event& event) {
+  wait_until([&event] { return event.done(); });
+}
+
+void Communicator::wait_until(const std::function<bool()>& done) {
+  const auto start = SteadyClock::now();
   const Deadline deadline(state_->options.timeout);
   for (;;) {
-    const cudaError_t result = cudaStreamQuery(stream);
+    const bool over = done();
     {
       const std::lock_guard lock(state_->mutex);
       state_->require_whole();
-      if (result == cudaSuccess) return;
-      if (result != cudaErrorNotReady) check(result, "cudaStreamQuery(stream)");
+      if (over) return;
       if (deadline.passed()) {
-        state_->fail(state_->where("wait") + ": the stream was not done within " + seconds_text(deadline.timeout()));
+        state_->fail(state_->where("wait") + ": the GPU was not done within " + seconds_text(deadline.timeout()));
       }
+      state_->ask("wait");
     }
-    std::this_thread::sleep_for(kPollPeriod);
+    pause(start);
   }
 }
 

@@ -11,11 +11,12 @@
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <string>
 #include <vector>
 
-#include "gpu/stream.hpp"
+#include "gpu/streams.hpp"
 
 namespace vime::gpu {
 
@@ -29,6 +30,8 @@ struct CommunicatorOptions {
   int rank = 0;
   int size = 1;
   std::chrono::milliseconds timeout{60'000};  // of joining, and of each operation from when it is given to the stream
+  // Asked every few milliseconds by the thread that waits: a text that is not empty ends the wait, and is why.
+  std::function<std::string()> given_up;
 };
 
 class Communicator {
@@ -70,6 +73,8 @@ class Communicator {
 
   // Blocks until the stream has done everything given to it, operations of this group or not.
   void wait(Stream stream);
+  // Likewise, until the place that the event marks.
+  void wait(const Event& event);
   // Watches an operation that is not given to a stream by the calls above: a CUDA graph's. Call after launching it.
   void watch(const std::string& operation, Stream stream);
 
@@ -79,6 +84,7 @@ class Communicator {
 
  private:
   struct State;
+  void wait_until(const std::function<bool()>& done);
   std::unique_ptr<State> state_;
 };
 

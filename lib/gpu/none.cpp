@@ -5,6 +5,9 @@
 #include "gpu/device.hpp"
 #include "gpu/device_memory.hpp"
 #include "gpu/ipc.hpp"
+#include "gpu/pinned_memory.hpp"
+#include "gpu/reserved_memory.hpp"
+#include "gpu/streams.hpp"
 
 namespace vime::gpu {
 namespace {
@@ -48,6 +51,28 @@ IpcMapping::IpcMapping(const std::string&) {
 }
 IpcMapping::~IpcMapping() = default;
 
+ReservedMemory::ReservedMemory(uint64_t) {
+  refuse();
+}
+ReservedMemory::~ReservedMemory() = default;
+void ReservedMemory::commit() {
+  refuse();
+}
+void ReservedMemory::release() {
+  refuse();
+}
+
+PinnedMemory::PinnedMemory(uint64_t) {
+  refuse();
+}
+PinnedMemory::~PinnedMemory() = default;
+void copy_memory(void*, const void*, uint64_t) {
+  refuse();
+}
+void copy_memory(void*, const void*, uint64_t, Stream) {
+  refuse();
+}
+
 uint64_t bytes_of(Element) {
   refuse();
 }
@@ -87,6 +112,12 @@ void Communicator::exchange(const std::vector<Send>&, const std::vector<Receive>
 void Communicator::wait(Stream) {
   refuse();
 }
+void Communicator::wait(const Event&) {
+  refuse();
+}
+void Communicator::wait_until(const std::function<bool()>&) {
+  refuse();
+}
 void Communicator::watch(const std::string&, Stream) {
   refuse();
 }
@@ -106,6 +137,30 @@ void Copies::run(Stream) {
   refuse();
 }
 std::vector<uint64_t> Copies::sums(Stream) const {
+  refuse();
+}
+
+OwnedStream::OwnedStream() {
+  refuse();
+}
+OwnedStream::~OwnedStream() = default;
+void OwnedStream::synchronize() const {
+  refuse();
+}
+Event::Event(bool) {
+  refuse();
+}
+Event::~Event() = default;
+void Event::record(Stream) {
+  refuse();
+}
+void Event::hold_back(Stream) const {
+  refuse();
+}
+bool Event::done() const {
+  refuse();
+}
+float Event::since(const Event&) const {
   refuse();
 }
 

@@ -3,10 +3,11 @@
 #include <unordered_map>
 
 #include "base/error.hpp"
+#include "model/fused.hpp"
+#include "model/fused_kernels.hpp"
 #include "model/linear.hpp"
 #include "model/main_gradient.hpp"
 #include "model/parallel.hpp"
-#include "model/rms_norm.hpp"
 #include "model/rotary.hpp"
 
 namespace vime::model {
@@ -60,9 +61,9 @@ struct Decoder::State {
   State(arch::ModelConfig model, tensor::DType dtype, CollectivesPtr ranks, std::byte* arena, const arch::Stage& part,
         bool split_rows, torch::Device where);
 
-  torch::Tensor attention_block(int index, const Layer& layer, const torch::Tensor& x, const Rotary::Angles& angles,
+  torch::Tensor attention_block(int index, const Layer& layer, const Normed& normed, const Rotary::Angles& angles,
                                 const Attention& attention) const;
-  torch::Tensor mlp_block(const Layer& layer, const torch::Tensor& x) const;
+  torch::Tensor mlp_block(const Layer& layer, const Normed& normed) const;
   torch::Tensor embed(const torch::Tensor& ids) const;
   // Before and behind what tensor parallelism cuts: all rows in, each rank's partial sums out.
   torch::Tensor enter(const torch::Tensor& x) const { return sequence_parallel ? gather_rows(x, tp) : shared(x); }
@@ -74,10 +75,10 @@ struct Decoder::State {
   }
   // A row-parallel projection: the bias belongs to the sum, so it is added once, after it.
   torch::Tensor project_and_leave(const Linear& by, const torch::Tensor& x, const MakeAgain& again = {}) const;
-  torch::Tensor run_layer(std::size_t i, const torch::Tensor& x, const Rotary::Angles& angles,
-                          const Attention& attention) const;
+  torch::Tensor leave_with_bias(const torch::Tensor& partial, const torch::Tensor& bias) const;
+  Residual run_layer(std::size_t i, const Residual& in, const Rotary::Angles& angles, const Attention& attention) const;
   // How to make a norm's output again, where it is not kept.
-  MakeAgain norm_again(const torch::Tensor& x, const torch::Tensor& weight) const;
+  MakeAgain norm_again(const torch::Tensor& sum, const torch::Tensor& weight) const;
   bool makes_again() const {
     return recompute == Recompute::selective && device.is_cuda() && torch::GradMode::is_enabled();
   }
@@ -198,13 +199,19 @@ Layer Decoder::State::make_layer(int64_t index) {
 torch::Tensor Decoder::State::project_and_leave(const Linear& by, const torch::Tensor& x,
                                                 const MakeAgain& again) const {
   if (tp->size() == 1) return project(by, x, again);
-  const torch::Tensor sum = leave(project({by.weight, {}}, x, again));
-  return by.bias.defined() ? sum + by.bias : sum;
+  return leave_with_bias(project({by.weight, {}}, x, again), by.bias);
 }
 
-MakeAgain Decoder::State::norm_again(const torch::Tensor& x, const torch::Tensor& weight) const {
+torch::Tensor Decoder::State::leave_with_bias(const torch::Tensor& partial, const torch::Tensor& bias) const {
+  const torch::Tensor sum = leave(partial);
+  return bias.defined() ? sum + bias : sum;
+}
+
+MakeAgain Decoder::State::norm_again(const torch::Tensor& sum, const torch::Tensor& weight) const {
   if (!makes_again() || tp->size() > 1) return {};  // with several ranks it would be gathered again as well
-  return [x = x.detach(), weight, epsilon = config.rms_norm_eps] { return rms_norm(x, weight, epsilon); };
+  return [sum = sum.detach(), weight, epsilon = config.rms_norm_eps] {
+    return add_rms_norm(sum, {}, weight, epsilon).normal;
+  };
 }
 
 Linear Decoder::State::shared_kv(const Linear& linear) const {
@@ -214,69 +221,63 @@ Linear Decoder::State::shared_kv(const Linear& linear) const {
 }
 
 torch::Tensor Decoder::State::embed(const torch::Tensor& ids) const {
-  if (tp->size() == 1) return torch::embedding(embedding, ids);
+  if (tp->size() == 1) return embedding_rows(embedding, ids);
   const int64_t rows = embedding.size(0);
   // A part without rows adds nothing, but has to stay in the graph: the backward pass is collective.
   if (rows == 0) return leave(torch::zeros({ids.size(0), config.hidden_size}, embedding.options()) + embedding.sum());
   const torch::Tensor local = ids - vocab_begin;
   const torch::Tensor foreign = (local < 0).logical_or_(local >= rows);
   const torch::Tensor mine =
-      torch::embedding(embedding, local.masked_fill(foreign, 0)).masked_fill(foreign.unsqueeze(1), 0);
+      embedding_rows(embedding, local.masked_fill(foreign, 0)).masked_fill(foreign.unsqueeze(1), 0);
   return leave(mine);
 }
 
-torch::Tensor Decoder::State::attention_block(int index, const Layer& layer, const torch::Tensor& x,
+torch::Tensor Decoder::State::attention_block(int index, const Layer& layer, const Normed& normed,
                                               const Rotary::Angles& angles, const Attention& attention) const {
-  const torch::Tensor in = enter(rms_norm(x, layer.input_norm, config.rms_norm_eps));
-  const MakeAgain again = norm_again(x, layer.input_norm);
-  const int64_t tokens = in.size(0);
-  const auto heads = [&](const torch::Tensor& rows) {
-    return rows.view({tokens, rows.size(1) / config.head_dim, config.head_dim});
-  };
-  torch::Tensor q, k, v;
+  const torch::Tensor in = enter(normed.normal);
+  const MakeAgain again = norm_again(normed.sum, layer.input_norm);
+  HeadNorms norms;
+  if (config.qk_norm) norms = {shared(layer.q_norm), shared(layer.k_norm), config.rms_norm_eps};
+  Heads heads;
   if (layer.qkv.weight.defined()) {
-    const std::vector<torch::Tensor> parts = split_columns(
-        project(layer.qkv, in, again), {layer.q.weight.size(0), layer.k.weight.size(0), layer.v.weight.size(0)});
-    q = heads(parts[0]);
-    k = heads(parts[1]);
-    v = heads(parts[2]);
+    heads = norm_and_rotate(project(layer.qkv, in, again), layer.q.weight.size(0), config.head_dim, norms, angles);
   } else {
-    q = heads(project(layer.q, in, again));
-    k = heads(project(shared_kv(layer.k), in, again));
-    v = heads(project(shared_kv(layer.v), in, again));
+    const torch::Tensor q = project(layer.q, in, again);
+    const torch::Tensor k = project(shared_kv(layer.k), in, again);
+    heads = norm_and_rotate(q, k, project(shared_kv(layer.v), in, again), config.head_dim, norms, angles);
   }
-  if (config.qk_norm) {
-    q = rms_norm(q, shared(layer.q_norm), config.rms_norm_eps);
-    k = rms_norm(k, shared(layer.k_norm), config.rms_norm_eps);
-  }
-  const torch::Tensor out = attention(index, rotate(q, angles), rotate(k, angles), v);
-  return project_and_leave(layer.o, out.reshape({tokens, q.size(1) * config.head_dim}));
+  const torch::Tensor out = attention(index, heads.q, heads.k, heads.v);
+  return project_and_leave(layer.o, out.reshape({in.size(0), layer.q.weight.size(0)}));
 }
 
-torch::Tensor Decoder::State::mlp_block(const Layer& layer, const torch::Tensor& x) const {
-  const torch::Tensor in = enter(rms_norm(x, layer.post_attention_norm, config.rms_norm_eps));
-  const MakeAgain again = norm_again(x, layer.post_attention_norm);
-  torch::Tensor gate, up;
+torch::Tensor Decoder::State::mlp_block(const Layer& layer, const Normed& normed) const {
+  const torch::Tensor in = enter(normed.normal);
+  const MakeAgain again = norm_again(normed.sum, layer.post_attention_norm);
   if (layer.gate_up.weight.defined()) {
-    const std::vector<torch::Tensor> parts =
-        split_columns(project(layer.gate_up, in, again), {layer.gate.weight.size(0), layer.up.weight.size(0)});
-    gate = parts[0];
-    up = parts[1];
-  } else {
-    gate = project(layer.gate, in, again);
-    up = project(layer.up, in, again);
+    const torch::Tensor gate_up = project(layer.gate_up, in, again);
+    if (makes_again() && fused_kernels_fit(device, gate_up.scalar_type())) {
+      return leave_with_bias(swiglu_product(gate_up, layer.down.weight, rows_per_product), layer.down.bias);
+    }
+    MakeAgain product_again;
+    if (makes_again()) product_again = [both = gate_up.detach()] { return swiglu(both); };
+    return project_and_leave(layer.down, swiglu(gate_up), product_again);
   }
+  const torch::Tensor gate = project(layer.gate, in, again);
+  const torch::Tensor up = project(layer.up, in, again);
   MakeAgain product_again;
-  if (makes_again()) product_again = [g = gate.detach(), u = up.detach()] { return torch::silu(g) * u; };
-  return project_and_leave(layer.down, torch::silu(gate) * up, product_again);
+  if (makes_again()) product_again = [g = gate.detach(), u = up.detach()] { return swiglu(g, u); };
+  return project_and_leave(layer.down, swiglu(gate, up), product_again);
 }
 
-torch::Tensor Decoder::State::run_layer(std::size_t i, const torch::Tensor& x, const Rotary::Angles& angles,
-                                        const Attention& attention) const {
+Decoder::Residual Decoder::State::run_layer(std::size_t i, const Residual& in, const Rotary::Angles& angles,
+                                            const Attention& attention) const {
   const Layer& layer = layers[i];
   const int index = static_cast<int>(stage.begin) + static_cast<int>(i);
-  const torch::Tensor rows = x + attention_block(index, layer, x, angles, attention);
-  return rows + mlp_block(layer, rows);
+  const Normed before_attention = add_rms_norm(in.x, in.delta, layer.input_norm, config.rms_norm_eps);
+  const Normed before_mlp =
+      add_rms_norm(before_attention.sum, attention_block(index, layer, before_attention, angles, attention),
+                   layer.post_attention_norm, config.rms_norm_eps);
+  return {before_mlp.sum, mlp_block(layer, before_mlp)};
 }
 
 Decoder::Decoder(arch::ModelConfig config, tensor::DType dtype, CollectivesPtr tp, std::byte* arena,
@@ -307,24 +308,33 @@ torch::Tensor Decoder::embed(const torch::Tensor& ids) const {
   return state_->embed(ids);
 }
 
-torch::Tensor Decoder::run_layers(const torch::Tensor& x, const torch::Tensor& positions,
-                                  const Attention& attention) const {
+torch::Tensor Decoder::Residual::whole() const {
+  return delta.defined() ? x + delta : x;
+}
+
+Decoder::Residual Decoder::run_layers(const torch::Tensor& x, const torch::Tensor& positions,
+                                      const Attention& attention) const {
   const int64_t sharers = state_->sequence_parallel ? state_->tp->size() : 1;
   VIME_CHECK(positions.dim() == 1 && x.size(0) * sharers == positions.size(0), "one position for each row");
   const Rotary::Angles angles = state_->rotary.angles(positions, x.options().requires_grad(false));
-  torch::Tensor rows = x;
+  Residual rows = {x, {}};
   for (std::size_t i = 0; i < state_->layers.size(); ++i) {
+    if (state_->recompute != Recompute::full) {
+      rows = state_->run_layer(i, rows, angles, attention);
+      continue;
+    }
+    // One tensor to keep for each layer, not two.
     const auto layer = [state = state_, i, angles, attention](const torch::Tensor& in) {
-      return state->run_layer(i, in, angles, attention);
+      return state->run_layer(i, {in, {}}, angles, attention).whole();
     };
-    rows = state_->recompute == Recompute::full ? recomputed(layer, rows) : layer(rows);
+    rows.x = recomputed(layer, rows.x);
   }
   return rows;
 }
 
-torch::Tensor Decoder::final_norm(const torch::Tensor& x) const {
+torch::Tensor Decoder::final_norm(const Residual& rows) const {
   VIME_CHECK(state_->stage.last(), "the final norm is on the last stage");
-  return rms_norm(x, state_->final_norm, state_->config.rms_norm_eps);
+  return add_rms_norm(rows.x, rows.delta, state_->final_norm, state_->config.rms_norm_eps).normal;
 }
 
 torch::Tensor Decoder::hidden_states(const torch::Tensor& ids, const torch::Tensor& positions,

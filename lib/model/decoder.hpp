@@ -47,10 +47,17 @@ class Decoder {
   // all rows, or this rank's share of them under sequence parallelism.
   // First stage: int64 [tokens] -> [rows, hidden].
   torch::Tensor embed(const torch::Tensor& ids) const;
-  // [rows, hidden] -> [rows, hidden]. positions: int64 [tokens], of all rows.
-  torch::Tensor run_layers(const torch::Tensor& x, const torch::Tensor& positions, const Attention& attention) const;
+  // What runs from block to block, x + delta, [rows, hidden] each: the norm that comes next does the addition. delta
+  // may be undefined.
+  struct Residual {
+    torch::Tensor x;
+    torch::Tensor delta;
+    torch::Tensor whole() const;  // the sum, where no norm comes next
+  };
+  // x: [rows, hidden]; positions: int64 [tokens], of all rows.
+  Residual run_layers(const torch::Tensor& x, const torch::Tensor& positions, const Attention& attention) const;
   // Last stage: the final norm, [rows, hidden] -> [rows, hidden].
-  torch::Tensor final_norm(const torch::Tensor& x) const;
+  torch::Tensor final_norm(const Residual& rows) const;
   // All three, where there is one stage: hidden states after the final norm. ids and positions: on the CPU; they are
   // checked first.
   torch::Tensor hidden_states(const torch::Tensor& ids, const torch::Tensor& positions,

@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <cmath>
 
+#include "model/fused_kernels.hpp"
+
 namespace vime::model {
 namespace {
 
@@ -89,11 +91,14 @@ void Rotary::reserve(int64_t end) {
 }
 
 Rotary::Angles Rotary::angles(const torch::Tensor& positions, const torch::TensorOptions& options) const {
+  if (fused_kernels_fit(device_, c10::typeMetaToScalarType(options.dtype()))) {
+    return {cos_, sin_, positions.contiguous()};
+  }
   const torch::NoGradGuard no_grad;
   const auto rows_of = [&](const torch::Tensor& table) {
     return table.index_select(0, positions).unsqueeze(1).to(options);
   };
-  return {rows_of(cos_), rows_of(sin_)};
+  return {rows_of(cos_), rows_of(sin_), torch::Tensor()};
 }
 
 torch::Tensor rotate(const torch::Tensor& x, const Rotary::Angles& angles) {

@@ -17,12 +17,14 @@ class Rotary {
   // Makes room for positions below `end`; later calls of angles() may use them.
   void reserve(int64_t end);
 
-  // Cosines and sines of some rows, each [tokens, 1, head_dim / 2].
+  // Cosines and sines of some rows, each [tokens, 1, head_dim / 2]. For kernels (fused_kernels.hpp), which look them up
+  // themselves: the whole table, float32 [positions, head_dim / 2], and the rows' positions.
   struct Angles {
     torch::Tensor cos;
     torch::Tensor sin;
+    torch::Tensor positions;  // undefined where cos and sin are of the rows
   };
-  // positions: int64 [tokens] on the table's device, each reserved before.
+  // positions: int64 [tokens] on the table's device, each reserved before. options: of what will be rotated.
   Angles angles(const torch::Tensor& positions, const torch::TensorOptions& options) const;
 
  private:

@@ -68,8 +68,9 @@ StageWork PolicyStep::forward_work(const model::Decoder& decoder, std::vector<Fl
     decoder.check_tokens(flight.packing.ids, flight.packing.positions);
     if (torch::GradMode::is_enabled() && input.defined()) flight.input.set_requires_grad(true);
     const torch::Tensor x = pipeline_.first() ? decoder.embed(flight.packing.ids.to(decoder.device())) : flight.input;
-    flight.output = decoder.run_layers(x, flight.packing.positions.to(decoder.device()), flight.packing.attention);
-    if (pipeline_.last()) flight.output = decoder.final_norm(flight.output);
+    const model::Decoder::Residual rows =
+        decoder.run_layers(x, flight.packing.positions.to(decoder.device()), flight.packing.attention);
+    flight.output = pipeline_.last() ? decoder.final_norm(rows) : rows.whole();
     return flight.output;
   };
   return work;

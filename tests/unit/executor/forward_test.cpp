@@ -1,4 +1,4 @@
-#include "executor/forward.hpp"
+#include "executor/host_forward.hpp"
 
 #include "torch_doctest.hpp"
 
@@ -28,7 +28,7 @@ TEST_CASE("logits over the KV cache agree with the reference models, whatever th
   for (const std::string& name : reference_names()) {
     CAPTURE(name);
     LocalModel local(name);
-    Forward forward(local.decoder, 1, shape_of(3, 16));
+    HostForward forward(local.decoder, 1, shape_of(3, 16));
     const torch::Tensor ids = reference_tensor(name, "input_ids");
     const torch::Tensor expected = reference_tensor(name, "logits").to(torch::kFloat32);
     const int64_t length = ids.size(1);
@@ -58,8 +58,8 @@ TEST_CASE("logits over the KV cache agree with the reference models, whatever th
 
 TEST_CASE("a row's logits are the same bits alone and between other rows, in any slot and place") {
   LocalModel local("qwen3");
-  Forward alone(local.decoder, 1, shape_of(1, 16));
-  Forward crowded(local.decoder, 1, shape_of(9, 16));
+  HostForward alone(local.decoder, 1, shape_of(1, 16));
+  HostForward crowded(local.decoder, 1, shape_of(9, 16));
   const torch::Tensor ids = reference_tensor("qwen3", "input_ids");
   const int64_t length = 12;
   std::vector<engine::TokenRow> rows;
@@ -93,7 +93,7 @@ TEST_CASE("a row's logits are the same bits alone and between other rows, in any
 
 TEST_CASE("sampled log-probs are those of a plain forward over the whole sequence") {
   LocalModel local("qwen2");
-  Forward forward(local.decoder, 1, shape_of(1, 16));
+  HostForward forward(local.decoder, 1, shape_of(1, 16));
   std::vector<int64_t> ids = {3, 14, 15, 92, 65};
   const std::size_t prompt = ids.size();
   std::vector<float> logprobs;

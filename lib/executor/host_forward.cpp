@@ -1,4 +1,4 @@
-#include "executor/forward.hpp"
+#include "executor/host_forward.hpp"
 
 #include <algorithm>
 #include <cstring>
@@ -19,7 +19,7 @@ torch::Tensor as_floats(const torch::Tensor& tensor) {
 
 }  // namespace
 
-Forward::Forward(model::Decoder& decoder, int tp_size, const ForwardShape& shape)
+HostForward::HostForward(model::Decoder& decoder, int tp_size, const ForwardShape& shape)
     : decoder_(decoder),
       shape_(shape),
       cache_(cache_shape(decoder.config(), tp_size, shape)),
@@ -27,8 +27,8 @@ Forward::Forward(model::Decoder& decoder, int tp_size, const ForwardShape& shape
 
 // Keys and values of the whole block are stored before any of its rows attends: a later row of a sequence sees the
 // earlier ones.
-void Forward::store(int layer, const torch::Tensor& k, const torch::Tensor& v, const engine::TokenRow* rows,
-                    int64_t count) {
+void HostForward::store(int layer, const torch::Tensor& k, const torch::Tensor& v, const engine::TokenRow* rows,
+                        int64_t count) {
   const KvShape& shape = cache_.shape();
   const auto bytes = static_cast<std::size_t>(shape.head_dim) * sizeof(float);
   const float* keys = k.data_ptr<float>();
@@ -43,8 +43,8 @@ void Forward::store(int layer, const torch::Tensor& k, const torch::Tensor& v, c
   }
 }
 
-torch::Tensor Forward::attention(int layer, const torch::Tensor& q, const torch::Tensor& k, const torch::Tensor& v,
-                                 const engine::TokenRow* rows, int64_t count) {
+torch::Tensor HostForward::attention(int layer, const torch::Tensor& q, const torch::Tensor& k, const torch::Tensor& v,
+                                     const engine::TokenRow* rows, int64_t count) {
   store(layer, as_floats(k), as_floats(v), rows, count);
   const KvShape& shape = cache_.shape();
   const torch::Tensor queries = as_floats(q);  // [rows per block, heads, head_dim]
@@ -64,7 +64,7 @@ torch::Tensor Forward::attention(int layer, const torch::Tensor& q, const torch:
   return out.to(q.scalar_type());
 }
 
-torch::Tensor Forward::hidden(const engine::TokenRow* rows, int64_t count) {
+torch::Tensor HostForward::hidden(const engine::TokenRow* rows, int64_t count) {
   torch::Tensor ids = torch::zeros({shape_.rows_per_block}, torch::kInt64);
   torch::Tensor positions = torch::zeros({shape_.rows_per_block}, torch::kInt64);
   for (int64_t row = 0; row < count; ++row) {
@@ -81,7 +81,7 @@ torch::Tensor Forward::hidden(const engine::TokenRow* rows, int64_t count) {
                                 });
 }
 
-std::vector<engine::Sampled> Forward::run(const engine::Batch& batch, bool draws) {
+std::vector<engine::Sampled> HostForward::run(const engine::Batch& batch, bool draws) {
   const torch::NoGradGuard no_grad;
   std::vector<engine::Sampled> sampled;
   const auto total = static_cast<int64_t>(batch.rows.size());
@@ -103,7 +103,7 @@ std::vector<engine::Sampled> Forward::run(const engine::Batch& batch, bool draws
   return sampled;
 }
 
-torch::Tensor Forward::logits(const std::vector<engine::TokenRow>& rows) {
+torch::Tensor HostForward::logits(const std::vector<engine::TokenRow>& rows) {
   const torch::NoGradGuard no_grad;
   std::vector<torch::Tensor> blocks;
   const auto total = static_cast<int64_t>(rows.size());
