@@ -21,8 +21,6 @@ namespace vime::executor {
 namespace {
 
 // Of the deterministic mode on GPUs; the trainer's products have to have as many where its log-probs are to be the
-// same bits.
-constexpr int64_t kRowsPerProduct = 256;
 
 tensor::DType dtype_of(const ExecutorOptions& options, const arch::ModelConfig& config) {
   return tensor::parse_dtype_name(options.dtype == "auto" ? config.dtype : options.dtype);
@@ -74,7 +72,7 @@ void Worker::make_link(const Json& request) {
   const uint64_t bytes = arch::arena_layout(config_, dtype, index_, size()).total_bytes;
   arena_ = on_gpu() ? make_gpu_weights(bytes) : make_host_weights(bytes);
   decoder_ = std::make_unique<model::Decoder>(config_, dtype, std::move(tp), arena_->data(), device_);
-  if (on_gpu() && options_.deterministic) decoder_->set_rows_per_product(kRowsPerProduct);
+  if (on_gpu() && options_.deterministic) decoder_->set_rows_per_product(model::kRowsPerProduct);
 }
 
 std::unique_ptr<Forward> Worker::make_forward() {

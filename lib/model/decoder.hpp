@@ -26,6 +26,9 @@ namespace vime::model {
 // LibTorch's name of a dtype.
 torch::ScalarType scalar_type(tensor::DType dtype);
 
+// Decoder::set_rows_per_product for trainers and engines that have to agree bit by bit.
+inline constexpr int64_t kRowsPerProduct = 256;
+
 class Decoder {
  public:
   // The whole model. `arena` holds arena_layout(config, dtype, tp->rank(), tp->size()).total_bytes, lies on `device`

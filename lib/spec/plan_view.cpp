@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <vector>
 
+#include "arch/training_memory.hpp"
 #include "base/strings.hpp"
 #include "spec/placement_request.hpp"
 
@@ -151,11 +152,18 @@ std::string batch_text(const ExperimentSpec& spec, const placement::Plan& plan) 
 
 std::string memory_text(const ExperimentSpec& spec, const ModelPlan& model) {
   const RankMemory rank = largest(model);
-  return format_bytes(rank.total()) + " of model state for the largest trainer rank (weights " +
-         format_bytes(rank.weights_bytes) + ", gradients " + format_bytes(rank.gradients_bytes) + ", state of " +
-         spec.trainer.optimizer + " " + format_bytes(rank.optimizer_bytes) +
-         "; activations and buffers come on top), " + format_bytes(model.engine_bytes) +
-         " of weights for an engine worker";
+  return format_bytes(rank.total()) + (rank.work_bytes > 0 ? "" : " of model state") +
+         " for the largest trainer rank (weights " + format_bytes(rank.weights_bytes) + ", gradients " +
+         format_bytes(rank.gradients_bytes) + ", state of " + spec.trainer.optimizer + " " +
+         format_bytes(rank.optimizer_bytes) +
+         (rank.work_bytes > 0 ? ", activations and buffers " + format_bytes(rank.work_bytes)
+                              : "; activations and buffers come on top") +
+         "), " + format_bytes(model.engine_bytes) + " of weights for an engine worker";
+}
+
+arch::Recomputed recomputed_of(const std::string& granularity) {
+  if (granularity == "full") return arch::Recomputed::layers;
+  return granularity == "selective" ? arch::Recomputed::selective : arch::Recomputed::nothing;
 }
 
 Json rank_json(const placement::TrainerRank& rank, const std::optional<ModelPlan>& model) {
@@ -169,6 +177,7 @@ Json rank_json(const placement::TrainerRank& rank, const std::optional<ModelPlan
   json["num_layers"] = stage.end - stage.begin;
   json["memory_bytes"] = {
       {"weights", memory.weights_bytes}, {"gradients", memory.gradients_bytes}, {"optimizer", memory.optimizer_bytes}};
+  if (memory.work_bytes > 0) json["memory_bytes"]["work"] = memory.work_bytes;
   return json;
 }
 
@@ -176,22 +185,29 @@ Json rank_json(const placement::TrainerRank& rank, const std::optional<ModelPlan
 
 ModelPlan model_plan(const ExperimentSpec& spec, const arch::ModelConfig& model) {
   const Trainer& trainer = spec.trainer;
-  const auto tp = static_cast<int>(trainer.tensor_model_parallel_size);
   const auto pp = static_cast<int>(trainer.pipeline_model_parallel_size);
   const auto engine_devices = static_cast<int>(spec.placement.rollout_num_gpus_per_engine);
-  const auto ranks = static_cast<uint64_t>(spec.placement.actor_num_nodes * spec.placement.actor_num_gpus_per_node);
-  const uint64_t sharers = ranks / static_cast<uint64_t>(tp * pp);  // DP x CP
-  const uint64_t moments = trainer.optimizer == "adam" ? 2 : 0;
+  const int64_t ranks = spec.placement.actor_num_nodes * spec.placement.actor_num_gpus_per_node;
+  const bool on_gpus = spec.placement.device == "cuda";
+  arch::TrainingWork work;
+  work.dtype = tensor::parse_dtype_name(trainer.dtype);
+  work.tp_size = static_cast<int>(trainer.tensor_model_parallel_size);
+  work.sharers = static_cast<int>(ranks / (work.tp_size * pp));
+  work.moments = trainer.optimizer == "adam" ? 2 : 0;
+  work.tokens = trainer.max_tokens_per_gpu;
+  work.recomputed = recomputed_of(trainer.recompute_granularity);
   ModelPlan plan;
   for (int pp_rank = 0; pp_rank < pp; ++pp_rank) {
-    const arch::Stage& stage = plan.stages.emplace_back(arch::stage_of(model, pp_rank, pp));
+    work.stage = plan.stages.emplace_back(arch::stage_of(model, pp_rank, pp));
+    work.in_flight = pp - pp_rank;  // what 1F1B holds at most
     std::vector<RankMemory>& memory = plan.trainers.emplace_back();
-    for (int tp_rank = 0; tp_rank < tp; ++tp_rank) {
-      const uint64_t arena = arch::arena_layout(model, tensor::DType::f32, tp_rank, tp, stage).total_bytes;
-      memory.push_back({arena, arena, (moments * arena + sharers - 1) / sharers});
+    for (work.tp_rank = 0; work.tp_rank < work.tp_size; ++work.tp_rank) {
+      const arch::TrainingMemory of = arch::training_memory(model, work);
+      memory.push_back({of.weights, of.gradients, of.master + of.moments,
+                        on_gpus ? of.activations + of.transient + of.libraries : 0});
     }
   }
-  plan.engine_bytes = arch::arena_layout(model, tensor::DType::f32, 0, engine_devices).total_bytes;
+  plan.engine_bytes = arch::arena_layout(model, work.dtype, 0, engine_devices).total_bytes;
   return plan;
 }
 

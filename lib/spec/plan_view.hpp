@@ -13,13 +13,15 @@
 
 namespace vime::spec {
 
-// What a trainer rank holds for the whole run, without activations. Weights and gradients are those of its shard; the
-// optimizer's state (ZeRO-1) is shared by all ranks that hold the same shard: DP x CP of them.
+// What a trainer rank needs. Weights and gradients are those of its shard; the optimizer's state (ZeRO-1; with float32
+// weights of its own where training is in another type) is shared by all ranks that hold the same shard: DP x CP of
+// them. Work, on GPUs only: activations of the largest micro-batches and what a step needs for a moment.
 struct RankMemory {
   uint64_t weights_bytes = 0;
   uint64_t gradients_bytes = 0;
   uint64_t optimizer_bytes = 0;
-  uint64_t total() const { return weights_bytes + gradients_bytes + optimizer_bytes; }
+  uint64_t work_bytes = 0;
+  uint64_t total() const { return weights_bytes + gradients_bytes + optimizer_bytes + work_bytes; }
 };
 
 // How the layout cuts the model.

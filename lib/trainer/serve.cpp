@@ -64,7 +64,7 @@ RankOptions rank_options(const TrainerOptions& options) {
   rank.device = spec.placement.device;
   rank.dtype = tensor::parse_dtype_name(spec.trainer.dtype);
   rank.recompute = model::parse_recompute(spec.trainer.recompute_granularity);
-  if (spec.deterministic) rank.rows_per_product = kDeterministicRows;
+  if (spec.deterministic) rank.rows_per_product = model::kRowsPerProduct;
   rank.config = arch::read_config(fs::path(options.run_dir) / "model");
   rank.model_dir = spec.model.path.value_or("");
   rank.checkpoint_dir = options.checkpoint;
