@@ -31,7 +31,7 @@ struct CommunicatorOptions {
   int size = 1;
   std::chrono::milliseconds timeout{60'000};  // of joining, and of each operation from when it is given to the stream
   // Asked every few milliseconds by the thread that waits: a text that is not empty ends the wait, and is why.
-  std::function<std::string()> given_up;
+  std::function<std::string()> given_up = {};
 };
 
 class Communicator {

@@ -37,6 +37,30 @@ Copy joined(Copy copy, bool summed) {
   return copy;
 }
 
+// A flat copy that CUDA's own does as well as anything can; there it costs nothing to be one of few.
+constexpr uint64_t kLargeBytes = uint64_t{64} << 20;
+
+bool is_flat(const Copy& copy) {
+  return copy.rows == 1 && copy.cast == Cast::none;
+}
+
+// Without sums, copies that lie behind each other on both sides are one: where both have the same layout, all are.
+std::vector<Copy> merged(const std::vector<Copy>& copies) {
+  std::vector<Copy> merged;
+  for (const Copy& given : copies) {
+    if (given.row_bytes == 0 || given.rows == 0) continue;
+    const Copy copy = joined(given, false);
+    if (!merged.empty() && is_flat(copy) && is_flat(merged.back()) &&
+        merged.back().from + merged.back().row_bytes == copy.from &&
+        merged.back().to + merged.back().row_bytes == copy.to) {
+      merged.back().row_bytes += copy.row_bytes;
+    } else {
+      merged.push_back(copy);
+    }
+  }
+  return merged;
+}
+
 uint64_t address(const void* pointer) {
   return reinterpret_cast<uint64_t>(pointer);
 }
@@ -117,13 +141,19 @@ struct Copies::Group {
   uint64_t tiles = 0;
 };
 
-Copies::Copies(const std::vector<Copy>& copies, bool sums) : count_(copies.size()) {
+Copies::Copies(const std::vector<Copy>& given, bool sums) : count_(given.size()) {
+  for (const Copy& copy : given) check_copy(copy, sums);
+  const std::vector<Copy> copies = sums ? given : merged(given);
   std::map<CopyKind, std::vector<CopyEntry>> of_kind;
   std::map<CopyKind, uint64_t> tiles;
   for (std::size_t i = 0; i < copies.size(); ++i) {
     const Copy& copy = copies[i];
     if (copy.row_bytes == 0 || copy.rows == 0) continue;
-    check_copy(copy, sums);
+    if (!sums && is_flat(copy) && copy.row_bytes >= kLargeBytes) {
+      large_.push_back(copy);
+      bytes_ += copy.row_bytes;
+      continue;
+    }
     const CopyKind kind = kind_of(copy, sums);
     const CopyEntry entry = entry_of(copy, sums, tiles[kind], static_cast<uint32_t>(i));
     // What is behind the last unit goes with the last tile, so there has to be one.
@@ -151,6 +181,9 @@ Copies::~Copies() = default;
 void Copies::run(Stream stream) {
   uint64_t* const sums = sums_ ? reinterpret_cast<uint64_t*>(sums_->data()) : nullptr;
   if (sums_) VIME_CUDA(cudaMemsetAsync(sums, 0, sums_->bytes(), stream));
+  for (const Copy& copy : large_) {
+    VIME_CUDA(cudaMemcpyAsync(copy.to, copy.from, copy.row_bytes, cudaMemcpyDeviceToDevice, stream));
+  }
   for (const Group& group : groups_) {
     launch_copies(group.kind, reinterpret_cast<const CopyEntry*>(table_->data()) + group.first,
                   static_cast<uint32_t>(group.count), group.tiles, sums, stream);

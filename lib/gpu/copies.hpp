@@ -34,7 +34,7 @@ class Copies {
  public:
   // The table goes to the GPU here, once. No `to` overlaps another copy's memory. sums: take every copy's checksum, of
   // the elements as they are written.
-  explicit Copies(const std::vector<Copy>& copies, bool sums = false);
+  explicit Copies(const std::vector<Copy>& given, bool sums = false);
   ~Copies();
   Copies(const Copies&) = delete;
   Copies& operator=(const Copies&) = delete;
@@ -53,6 +53,7 @@ class Copies {
 
   std::size_t count_;
   std::vector<Group> groups_;
+  std::vector<Copy> large_;  // that CUDA's own copy does
   uint64_t bytes_ = 0;
   uint64_t table_bytes_ = 0;
   std::unique_ptr<DeviceMemory> table_;

@@ -1,5 +1,7 @@
 #include "gpu/device.hpp"
 
+#include <vector>
+
 #include "base/error.hpp"
 #include "base/strings.hpp"
 #include "gpu/check.hpp"
@@ -36,12 +38,16 @@ std::string device_uuid(int ordinal) {
 }
 
 int select_device(const std::string& uuid) {
-  std::vector<std::string> seen;
-  for (int ordinal = 0; ordinal < device_count(); ++ordinal) {
-    seen.push_back(device_uuid(ordinal));
-    if (seen.back() != uuid) continue;
-    VIME_CUDA(cudaSetDevice(ordinal));
-    return ordinal;
+  // Asked once: a device's properties take long to get, and none comes or goes while a process lives.
+  static const std::vector<std::string> seen = [] {
+    std::vector<std::string> uuids;
+    for (int ordinal = 0; ordinal < device_count(); ++ordinal) uuids.push_back(device_uuid(ordinal));
+    return uuids;
+  }();
+  for (std::size_t ordinal = 0; ordinal < seen.size(); ++ordinal) {
+    if (seen[ordinal] != uuid) continue;
+    VIME_CUDA(cudaSetDevice(static_cast<int>(ordinal)));
+    return static_cast<int>(ordinal);
   }
   throw Error(ErrorKind::refused,
               "no GPU has the UUID " + uuid + "; CUDA sees " + (seen.empty() ? std::string("none") : join(seen, ", ")));

@@ -1,0 +1,253 @@
+#include "bench/pushing_ranks.hpp"
+
+#include <barrier>
+#include <future>
+#include <utility>
+
+#include "base/error.hpp"
+#include "base/random.hpp"
+#include "channels/device_push.hpp"
+#include "channels/nccl_channel.hpp"
+#include "channels/shard_store.hpp"
+#include "gpu/device.hpp"
+#include "gpu/raw_copy.hpp"
+#include "weights/network_push.hpp"
+#include "weights/shared_arena.hpp"
+#include "weights/slot_push.hpp"
+
+namespace vime::bench {
+namespace {
+
+void fill_host(std::byte* memory, uint64_t bytes, uint64_t seed) {
+  for (uint64_t at = 0; at < bytes; at += sizeof(uint64_t)) {
+    const uint64_t word = mix_key(seed, at);
+    std::copy_n(reinterpret_cast<const std::byte*>(&word), std::min<uint64_t>(sizeof word, bytes - at), memory + at);
+  }
+}
+
+}  // namespace
+
+Transport parse_transport(const std::string& name) {
+  if (name == "ipc") return Transport::ipc;
+  if (name == "nccl") return Transport::nccl;
+  if (name == "shm") return Transport::shm;
+  if (name == "tcp") return Transport::tcp;
+  throw Error(ErrorKind::refused, "no transport \"" + name + "\"; there are ipc, nccl, shm, tcp");
+}
+
+bool on_gpus(Transport transport) {
+  return transport == Transport::ipc || transport == Transport::nccl;
+}
+
+bool over_network(Transport transport) {
+  return transport == Transport::nccl || transport == Transport::tcp;
+}
+
+// The ranks' threads as a slot.
+struct PushingRanks::Meeting {
+  explicit Meeting(std::size_t ranks) : texts(ranks), barrier(static_cast<std::ptrdiff_t>(ranks)) {}
+  std::vector<std::string> texts;
+  std::barrier<> barrier;
+};
+
+struct PushingRanks::Rank final : weights::SlotGroup {
+  Rank(Meeting& meeting, int own) : meeting_(meeting), index(own) {}
+
+  std::vector<std::string> gather(const std::string& mine) override {
+    meeting_.texts[static_cast<std::size_t>(index)] = mine;
+    meeting_.barrier.arrive_and_wait();
+    std::vector<std::string> all = index == 0 ? meeting_.texts : std::vector<std::string>{};
+    meeting_.barrier.arrive_and_wait();
+    return all;
+  }
+  void barrier() override { meeting_.barrier.arrive_and_wait(); }
+
+ private:
+  Meeting& meeting_;
+
+ public:
+  int index;
+  arch::ArenaLayout layout;
+  std::unique_ptr<weights::Arena> arena;
+  std::unique_ptr<gpu::Communicator> tp;
+  std::unique_ptr<channels::StagedPush> staged;  // where there are more ranks than one
+  std::unique_ptr<channels::ShardStore> store;   // for checksums
+  std::vector<weights::PlacedTensor> placed;     // where there is one
+  weights::SentManifests sent;
+  std::unique_ptr<weights::NetworkPush> network;  // of rank 0
+};
+
+template <typename Step>
+void PushingRanks::on_all(const Step& step) {
+  std::vector<std::future<void>> running;
+  for (const auto& rank : ranks_) {
+    running.push_back(std::async(std::launch::async, [&, own = rank.get()] {
+      if (on_gpus(options_.transport)) gpu::select_device(options_.uuids[static_cast<std::size_t>(own->index)]);
+      step(*own);
+    }));
+  }
+  for (std::future<void>& rank : running) rank.get();
+}
+
+PushingRanks::PushingRanks(RanksOptions options)
+    : options_(std::move(options)), meeting_(std::make_unique<Meeting>(options_.uuids.size())) {
+  const int size = static_cast<int>(options_.uuids.size());
+  const bool gpus = on_gpus(options_.transport);
+  if (size > 1 && !gpus) throw Error(ErrorKind::refused, "tensor-parallel ranks of this benchmark are on GPUs");
+  for (int index = 0; index < size; ++index) ranks_.push_back(std::make_unique<Rank>(*meeting_, index));
+  const std::string unique_id = size > 1 ? gpu::Communicator::unique_id() : "";
+  on_all([&](Rank& rank) {
+    rank.layout = layout_of(options_.model, rank.index, size);
+    const uint64_t bytes = rank.layout.total_bytes;
+    if (gpus) {
+      rank.arena = std::make_unique<channels::DeviceArena>(bytes);
+      rank.store = std::make_unique<channels::DeviceShardStore>(rank.layout, rank.arena->data(), false);
+    } else {
+      rank.arena = std::make_unique<weights::SharedArena>(bytes);
+      rank.store = std::make_unique<channels::HostShardStore>(rank.layout, rank.arena->data(), false, nullptr);
+    }
+    for (const arch::ArenaEntry& entry : rank.layout.entries)
+      rank.placed.push_back({entry.parameter.full, entry.offset});
+    if (size == 1) return;
+    rank.tp = std::make_unique<gpu::Communicator>(
+        gpu::CommunicatorOptions{"tp", rank.index, size, options_.timeout, {}}, unique_id);
+    channels::GatherOptions gather;
+    gather.layouts.emplace_back();
+    for (int other = 0; other < size; ++other) gather.layouts[0].push_back(layout_of(options_.model, other, size));
+    gather.tp_rank = rank.index;
+    gather.tp = rank.tp.get();
+    gather.arena = rank.arena->data();
+    gather.buckets = weights::pack_buckets(tensors_of(options_.model), options_.buffer_bytes, 256);
+    rank.staged = std::make_unique<channels::StagedPush>(std::move(gather));
+  });
+}
+
+PushingRanks::~PushingRanks() {
+  // Communicators end together.
+  on_all([](Rank& rank) {
+    rank.network.reset();
+    rank.staged.reset();
+    rank.tp.reset();
+  });
+}
+
+void PushingRanks::new_weights(uint64_t seed) {
+  on_all([&](Rank& rank) {
+    const uint64_t own = mix_key(seed, static_cast<uint64_t>(rank.index));
+    if (on_gpus(options_.transport)) {
+      gpu::fill_random(rank.arena->data(), rank.arena->bytes(), own);
+    } else {
+      fill_host(rank.arena->data(), rank.arena->bytes(), own);
+    }
+  });
+}
+
+void PushingRanks::send(Rank& rank, weights::EngineClient& engine, int workers, int64_t version, bool init_needed,
+                        PushTimes& times) {
+  const bool leads = rank.index == 0;
+  std::optional<weights::SlotPush> slot;
+  weights::NetworkPush* network = nullptr;
+  if (!over_network(options_.transport)) {
+    weights::SlotPushOptions options;
+    options.slot = {engine.address().id, 0, static_cast<int>(options_.uuids.size())};
+    options.rank = rank.index;
+    options.uuid = options_.uuids[static_cast<std::size_t>(rank.index)];
+    options.group = &rank;
+    options.engine = leads ? &engine : nullptr;
+    options.version = version;
+    options.init_needed = init_needed;
+    options.backend = on_gpus(options_.transport) ? "ipc" : "shm";
+    options.sent = &rank.sent;
+    slot.emplace(std::move(options));
+    slot->start();
+  } else if (leads) {
+    network = rank.network.get();
+    network->start({{&engine, workers, init_needed}}, version);
+  }
+  const auto start = SteadyClock::now();
+  if (rank.staged) {
+    rank.staged->send(slot, network);
+  } else {
+    channels::send_arena(*rank.arena, rank.placed, options_.chunk_bytes, slot, network);
+  }
+  // Over the network the bytes are out when the push is finished.
+  std::vector<weights::EngineResult> results;
+  if (network != nullptr) results = network->finish();
+  if (leads) times.update_s = seconds_since(start);
+  if (slot) {
+    if (const auto result = slot->finish()) results.push_back(*result);
+  }
+  for (const weights::EngineResult& result : results) times.error += result.error;
+}
+
+PushTimes PushingRanks::push(weights::EngineClient& engine, int workers, int64_t version, bool init_needed) {
+  if (over_network(options_.transport) && !ranks_[0]->network) {
+    const std::string token = random_token();
+    ranks_[0]->network =
+        options_.transport == Transport::tcp
+            ? std::make_unique<weights::NetworkPush>("127.0.0.1", token, options_.timeout)
+            : std::make_unique<weights::NetworkPush>([this, token](int world_size) {
+                return std::make_unique<channels::NcclSource>("127.0.0.1", token, world_size, options_.timeout);
+              });
+  }
+  PushTimes times;
+  const auto preparing = SteadyClock::now();
+  on_all([](Rank& rank) {
+    if (rank.staged) rank.staged->prepare();
+  });
+  if (ranks_[0]->staged) times.prepare_s = seconds_since(preparing);
+  const auto pausing = SteadyClock::now();
+  engine.pause("abort", true);
+  on_all([&](Rank& rank) { send(rank, engine, workers, version, init_needed, times); });
+  if (times.error.empty()) engine.resume();
+  times.pause_s = seconds_since(pausing);
+  return times;
+}
+
+std::map<std::string, uint64_t> PushingRanks::checksums() {
+  std::vector<std::vector<uint64_t>> parts(ranks_.size());
+  on_all([&](Rank& rank) { parts[static_cast<std::size_t>(rank.index)] = rank.store->checksums(); });
+  std::map<std::string, uint64_t> sums;
+  for (std::size_t i = 0; i < ranks_.size(); ++i) {
+    const std::vector<arch::ArenaEntry>& entries = ranks_[i]->layout.entries;
+    for (std::size_t entry = 0; entry < entries.size(); ++entry) {
+      if (entries[entry].shard.owner()) sums[entries[entry].parameter.full.name] += parts[i][entry];
+    }
+  }
+  return sums;
+}
+
+std::vector<std::string> PushingRanks::handles() const {
+  std::vector<std::string> handles;
+  for (const auto& rank : ranks_) handles.push_back(rank->arena->handle());
+  return handles;
+}
+
+uint64_t PushingRanks::extra_bytes() const {
+  uint64_t bytes = 0;
+  for (const auto& rank : ranks_) bytes += rank->staged ? rank->staged->extra_bytes() : 0;
+  return bytes;
+}
+
+uint64_t PushingRanks::arena_bytes() const {
+  return ranks_[0]->arena->bytes();
+}
+
+double PushingRanks::quickest_broadcast_ms(const std::string& unique_id, uint64_t bytes, int repeat) {
+  gpu::select_device(options_.uuids[0]);
+  gpu::Communicator group({"plain", 0, 2, options_.timeout, {}}, unique_id);
+  const gpu::OwnedStream stream;
+  gpu::Event begin(true), end(true);
+  double quickest = 0;
+  for (int i = 0; i < repeat; ++i) {
+    begin.record(stream.get());
+    group.broadcast(ranks_[0]->arena->data(), bytes, 0, stream.get());
+    end.record(stream.get());
+    group.wait(stream.get());
+    const double ms = end.since(begin);
+    if (i > 0) quickest = i == 1 ? ms : std::min(quickest, ms);  // the first one connects
+  }
+  return quickest;
+}
+
+}  // namespace vime::bench

@@ -1,0 +1,177 @@
+#include "bench/weight_sync.hpp"
+
+#include <algorithm>
+#include <cstdio>
+#include <utility>
+
+#include "base/error.hpp"
+#include "base/files.hpp"
+#include "base/strings.hpp"
+#include "bench/engine_process.hpp"
+#include "bench/pushing_ranks.hpp"
+#include "gpu/communicator.hpp"
+#include "gpu/device.hpp"
+#include "placement/placement.hpp"
+#include "weights/version.hpp"
+
+namespace vime::bench {
+namespace {
+
+constexpr milliseconds kTimeout{60'000};
+
+// Devices of the trainer's ranks, and of the engine's workers.
+struct Devices {
+  std::vector<std::string> ranks, workers;
+};
+
+Devices choose_devices(const WeightSyncOptions& options, Transport transport) {
+  const int ranks = options.tensor_parallel;
+  const int workers = over_network(transport) ? 1 : ranks;
+  const int needed = over_network(transport) ? ranks + workers : ranks;
+  std::vector<std::string> uuids;
+  for (int i = 0; i < needed; ++i) {
+    if (!on_gpus(transport)) {
+      uuids.push_back(placement::cpu_device_uuid("bench", 0, i));
+      continue;
+    }
+    if (i >= gpu::device_count()) {
+      throw Error(ErrorKind::refused,
+                  std::to_string(needed) + " GPUs are needed, CUDA sees " + std::to_string(gpu::device_count()));
+    }
+    uuids.push_back(gpu::device_uuid(i));
+  }
+  Devices devices;
+  devices.ranks.assign(uuids.begin(), uuids.begin() + ranks);
+  devices.workers.assign(uuids.end() - workers, uuids.end());
+  return devices;
+}
+
+struct Figures {
+  PushTimes first;
+  std::vector<PushTimes> later;
+  double raw_ms = 0;  // of one rank's bytes
+  uint64_t bytes = 0, rank_bytes = 0, extra_bytes = 0;
+  std::size_t tensors = 0;
+  bool equal = true;
+};
+
+double median(std::vector<PushTimes> times, double PushTimes::*of) {
+  std::sort(times.begin(), times.end(), [of](const PushTimes& a, const PushTimes& b) { return a.*of < b.*of; });
+  return times.empty() ? 0 : times[times.size() / 2].*of;
+}
+
+double plain_ms(PushingRanks& ranks, EngineProcess& engine, Transport transport, int repeat) {
+  if (!on_gpus(transport)) return 0;
+  const uint64_t bytes = ranks.arena_bytes();
+  if (transport == Transport::ipc) {
+    return engine.call({{"call", "copy"}, {"handles", ranks.handles()}, {"bytes", bytes}, {"repeat", repeat}})
+        .at("ms")
+        .get<double>();
+  }
+  const std::string unique_id = gpu::Communicator::unique_id();
+  engine.send({{"call", "broadcast"}, {"unique_id", unique_id}, {"bytes", bytes}, {"repeat", repeat + 1}});
+  const double ms = ranks.quickest_broadcast_ms(unique_id, bytes, repeat + 1);
+  engine.reply();
+  return ms;
+}
+
+Figures measure(const WeightSyncOptions& options, const std::string& model_name) {
+  const Transport transport = parse_transport(options.transport);
+  const Devices devices = choose_devices(options, transport);
+  RanksOptions ranks_options;
+  ranks_options.model = model_list(model_name);
+  ranks_options.transport = transport;
+  ranks_options.uuids = devices.ranks;
+  ranks_options.buffer_bytes = options.buffer_bytes;
+  ranks_options.chunk_bytes = options.chunk_bytes;
+  ranks_options.timeout = kTimeout;
+  Figures figures;
+  figures.bytes = bytes_of(ranks_options.model);
+  figures.tensors = ranks_options.model.parameters.size();
+
+  EngineProcess engine(options.engine_command, {{"model", model_name},
+                                                {"uuids", devices.workers},
+                                                {"gpu", on_gpus(transport)},
+                                                {"timeout_ms", kTimeout.count()}});
+  PushingRanks ranks(std::move(ranks_options));
+  http::Client http;
+  weights::EngineClient client(http, {0, "http://127.0.0.1:" + std::to_string(engine.port()), ""}, kTimeout);
+  const int workers = static_cast<int>(devices.workers.size());
+  const auto free_memory = [&] { return engine.call({{"call", "memory"}}).at("free").get<std::vector<uint64_t>>(); };
+  uint64_t least = 0;
+  std::vector<uint64_t> before;
+  for (int64_t version = 1; version <= options.repeat + 1; ++version) {
+    ranks.new_weights(static_cast<uint64_t>(version));
+    if (version == 1) before = free_memory();
+    const PushTimes times = ranks.push(client, workers, version, version == 1);
+    if (!times.error.empty()) throw Error(ErrorKind::process_failed, times.error);
+    if (version == 1) {
+      figures.first = times;
+    } else {
+      figures.later.push_back(times);
+    }
+    const bool same = weights::version_problems(version, {client.weight_version()}).empty() &&
+                      weights::checksum_problems(ranks.checksums(), {{"engine", client.checksums()}}).empty();
+    figures.equal = figures.equal && same;
+    const std::vector<uint64_t> after = free_memory();
+    for (std::size_t i = 0; i < after.size(); ++i) least = std::max(least, before[i] - std::min(before[i], after[i]));
+  }
+  figures.extra_bytes = least + ranks.extra_bytes();
+  figures.rank_bytes = ranks.arena_bytes();
+  figures.raw_ms = plain_ms(ranks, engine, transport, 3);
+  return figures;
+}
+
+Json to_json(const WeightSyncOptions& options, const std::string& model, const Figures& figures) {
+  const double update_ms = 1000 * median(figures.later, &PushTimes::update_s);
+  return {{"model", model},
+          {"transport", options.transport},
+          {"tensor_parallel", options.tensor_parallel},
+          {"tensors", figures.tensors},
+          {"bytes", figures.bytes},
+          {"first_prepare_ms", 1000 * figures.first.prepare_s},
+          {"first_pause_ms", 1000 * figures.first.pause_s},
+          {"prepare_ms", 1000 * median(figures.later, &PushTimes::prepare_s)},
+          {"pause_ms", 1000 * median(figures.later, &PushTimes::pause_s)},
+          {"update_ms", update_ms},
+          {"raw_ms", figures.raw_ms},
+          {"raw_bytes", figures.rank_bytes},
+          {"ratio", update_ms > 0 ? figures.raw_ms / update_ms : 0},
+          {"extra_bytes", figures.extra_bytes},
+          {"contents_equal", figures.equal}};
+}
+
+void print_line(const Json& line) {
+  const double update_ms = line.at("update_ms").get<double>();
+  std::printf("%-14s %-5s %2d %6d %10s %9.1f %9.1f %9.2f %9.2f %9.2f %9.2f %7.1f %6.3f %10s %s\n",
+              line.at("model").get<std::string>().c_str(), line.at("transport").get<std::string>().c_str(),
+              line.at("tensor_parallel").get<int>(), line.at("tensors").get<int>(),
+              format_bytes(line.at("bytes").get<uint64_t>()).c_str(), line.at("first_prepare_ms").get<double>(),
+              line.at("first_pause_ms").get<double>(), line.at("prepare_ms").get<double>(),
+              line.at("pause_ms").get<double>(), update_ms, line.at("raw_ms").get<double>(),
+              line.at("bytes").get<double>() / update_ms / 1e6, line.at("ratio").get<double>(),
+              format_bytes(line.at("extra_bytes").get<uint64_t>()).c_str(),
+              line.at("contents_equal").get<bool>() ? "equal" : "DIFFER");
+  std::fflush(stdout);
+}
+
+}  // namespace
+
+int weight_sync(const WeightSyncOptions& options) {
+  if (options.repeat < 1) throw Error(ErrorKind::refused, "--repeat must be at least 1");
+  const std::vector<std::string> models =
+      options.model == "all" ? model_names() : std::vector<std::string>{options.model};
+  std::printf("%-14s %-5s %2s %6s %10s %9s %9s %9s %9s %9s %9s %7s %6s %10s\n", "model", "by", "tp", "count", "bytes",
+              "1st prep", "1st pause", "prepare", "pause ms", "update ms", "raw ms", "GB/s", "ratio", "extra");
+  Json lines = Json::array();
+  bool equal = true;
+  for (const std::string& model : models) {
+    lines.push_back(to_json(options, model, measure(options, model)));
+    print_line(lines.back());
+    equal = equal && lines.back().at("contents_equal").get<bool>();
+  }
+  if (!options.json.empty()) write_file_atomic(options.json, Json{{"weight_sync", lines}}.dump(2) + "\n");
+  return equal ? 0 : exit_status(ErrorKind::check_failed);
+}
+
+}  // namespace vime::bench

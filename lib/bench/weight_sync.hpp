@@ -1,0 +1,27 @@
+// `vime bench weight-sync`: pushes of public models' tensor lists with random contents from a trainer into an engine in
+// another process, against plain copies or broadcasts of the same bytes in the same run. Every push brings new
+// contents, and the engine's checksums are compared with the trainer's.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "base/json.hpp"
+
+namespace vime::bench {
+
+struct WeightSyncOptions {
+  std::string model = "all";
+  std::string transport = "ipc";
+  int tensor_parallel = 1;  // of the trainer; a colocated engine has as many workers, one on the network has one
+  int repeat = 5;           // pushes after the first
+  uint64_t buffer_bytes = uint64_t{512} << 20;
+  uint64_t chunk_bytes = uint64_t{1} << 30;
+  std::string json;                         // file for the figures; "" = none
+  std::vector<std::string> engine_command;  // starts serve_weights with one more argument, its options
+};
+
+// Prints a table; the exit status: 3 when contents differ.
+int weight_sync(const WeightSyncOptions& options);
+
+}  // namespace vime::bench

@@ -1,0 +1,187 @@
+// Pushes between processes on GPUs: a trainer's ranks here, an engine with its HTTP front in another process.
+#include <doctest/doctest.h>
+
+#include <signal.h>
+
+#include <cstdio>
+#include <future>
+#include <memory>
+
+#include "base/error.hpp"
+#include "bench/engine_process.hpp"
+#include "bench/pushing_ranks.hpp"
+#include "bench/weight_sync.hpp"
+#include "bench/weights_engine.hpp"
+#include "channels/device_push.hpp"
+#include "channels/nccl_channel.hpp"
+#include "gpu/device.hpp"
+#include "gpu/roles.hpp"
+#include "weights/version.hpp"
+
+using namespace vime;
+using namespace vime::bench;
+
+namespace {
+
+const test::Role engine_role("engine", [](const std::vector<std::string>& arguments) {
+  return serve_weights(parse_json(arguments.at(0), "options"));
+});
+
+const std::vector<std::string> kEngine = {"/proc/self/exe", "--role", "engine"};
+
+// The benchmark itself: --role weight-sync MODEL TRANSPORT RANKS REPEAT [BUFFER MIB] [CHUNK MIB] [FILE].
+const test::Role bench_role("weight-sync", [](const std::vector<std::string>& arguments) {
+  WeightSyncOptions options;
+  options.model = arguments.at(0);
+  options.transport = arguments.at(1);
+  options.tensor_parallel = std::stoi(arguments.at(2));
+  options.repeat = std::stoi(arguments.at(3));
+  if (arguments.size() > 4) options.buffer_bytes = std::stoull(arguments[4]) << 20;
+  if (arguments.size() > 5) options.chunk_bytes = std::stoull(arguments[5]) << 20;
+  if (arguments.size() > 6) options.json = arguments[6];
+  options.engine_command = kEngine;
+  try {
+    return weight_sync(options);
+  } catch (const Error& error) {
+    std::printf("%s %s %s: %s\n", arguments[0].c_str(), arguments[1].c_str(), arguments[2].c_str(), error.what());
+    return exit_status(error.kind());
+  }
+});
+
+constexpr milliseconds kTimeout{20'000};
+
+// Ranks and an engine of the small model.
+struct Pair {
+  std::vector<std::string> ranks, workers;
+  EngineProcess engine;
+  PushingRanks trainer;
+  http::Client http;
+  weights::EngineClient client;
+  int64_t version = 0;
+
+  Pair(Transport transport, int tensor_parallel, milliseconds timeout = kTimeout)
+      : ranks(uuids(0, tensor_parallel)),
+        workers(transport == Transport::nccl ? uuids(tensor_parallel, 1) : ranks),
+        engine(kEngine, {{"model", "tiny"}, {"uuids", workers}, {"gpu", true}, {"timeout_ms", timeout.count()}}),
+        trainer(options(transport, timeout)),
+        client(http, {0, "http://127.0.0.1:" + std::to_string(engine.port()), ""}, timeout) {}
+
+  static std::vector<std::string> uuids(int first, int count) {
+    std::vector<std::string> uuids;
+    for (int i = first; i < first + count; ++i) uuids.push_back(gpu::device_uuid(i));
+    return uuids;
+  }
+  RanksOptions options(Transport transport, milliseconds timeout) const {
+    RanksOptions options;
+    options.model = model_list("tiny");
+    options.transport = transport;
+    options.uuids = ranks;
+    options.buffer_bytes = 20 << 20;  // several buckets
+    options.chunk_bytes = 20 << 20;
+    options.timeout = timeout;
+    return options;
+  }
+  std::string push(bool init_needed) {
+    trainer.new_weights(static_cast<uint64_t>(++version));
+    return trainer.push(client, static_cast<int>(workers.size()), version, init_needed).error;
+  }
+  void check_contents() {
+    CHECK(weights::version_problems(version, {client.weight_version()}).empty());
+    CHECK(weights::checksum_problems(trainer.checksums(), {{"engine", client.checksums()}}).empty());
+  }
+};
+
+void push_three_times(Transport transport, int tensor_parallel) {
+  Pair pair(transport, tensor_parallel);
+  for (int i = 0; i < 3; ++i) {
+    CHECK(pair.push(i == 0) == "");
+    pair.check_contents();
+  }
+}
+
+}  // namespace
+
+TEST_CASE("weights go from a trainer's arena into a colocated engine's, through a handle") {
+  push_three_times(Transport::ipc, 1);
+}
+
+TEST_CASE("two hundred pushes take no more of the GPU's memory than two, and open one mapping") {
+  Pair pair(Transport::ipc, 1);
+  CHECK(pair.push(true) == "");
+  CHECK(pair.push(false) == "");
+  pair.check_contents();  // the sums take memory of their own, once
+  const uint64_t before = gpu::memory_info().free_bytes;
+  for (int i = 0; i < 200; ++i) CHECK(pair.push(false) == "");
+  pair.check_contents();
+  CHECK(gpu::memory_info().free_bytes == before);
+}
+
+TEST_CASE("shards of two ranks are gathered into both engine workers" * doctest::skip(gpu::device_count() < 2)) {
+  push_three_times(Transport::ipc, 2);
+}
+
+TEST_CASE("weights go to another GPU through NCCL, and a push after a broken one makes a new group" *
+          doctest::skip(gpu::device_count() < 2)) {
+  push_three_times(Transport::nccl, 1);
+}
+
+TEST_CASE(
+    "an engine that dies or hangs in the middle of a broadcast fails the push within the deadline, not the source" *
+    doctest::skip(gpu::device_count() < 2)) {
+  const ModelList model = model_list("tiny");
+  gpu::select_device(gpu::device_uuid(0));
+  const channels::DeviceArena arena(layout_of(model, 0, 1).total_bytes);
+  std::vector<weights::PlacedTensor> placed;
+  for (const arch::ArenaEntry& entry : layout_of(model, 0, 1).entries)
+    placed.push_back({entry.parameter.full, entry.offset});
+  weights::NetworkPush network([](int world_size) {
+    return std::make_unique<channels::NcclSource>("127.0.0.1", "token", world_size, milliseconds(3000));
+  });
+  http::Client http;
+  for (const int signal : {SIGKILL, SIGSTOP, 0}) {
+    CAPTURE(signal);
+    EngineProcess engine(kEngine,
+                         {{"model", "tiny"}, {"uuids", {gpu::device_uuid(1)}}, {"gpu", true}, {"timeout_ms", 3000}});
+    weights::EngineClient client(http, {0, "http://127.0.0.1:" + std::to_string(engine.port()), ""},
+                                 milliseconds(3000));
+    network.start({{&client, 1, true}}, 1);
+    if (signal != 0) ::kill(engine.pid(), signal);
+    const auto start = SteadyClock::now();
+    std::vector<weights::Bucket> buckets;
+    std::vector<const std::byte*> payloads;
+    for (weights::ArenaChunk& chunk : weights::arena_chunks(placed, 8 << 20)) {
+      payloads.push_back(arena.data() + chunk.begin);
+      buckets.push_back(std::move(chunk.bucket));
+    }
+    network.announce(buckets);
+    for (size_t i = 0; i < buckets.size(); ++i) network.send(buckets[i], payloads[i]);
+    const std::vector<weights::EngineResult> results = network.finish();
+    CHECK(seconds_since(start) < 9);
+    REQUIRE(results.size() == 1);
+    CHECK((results[0].error == "") == (signal == 0));
+    if (signal != 0) CHECK(results[0].error.find("engine 0") != std::string::npos);
+    if (signal != 0) ::kill(engine.pid(), SIGKILL);
+  }
+}
+
+TEST_CASE("a source that dies lets its engine go at once" * doctest::skip(gpu::device_count() < 2)) {
+  http::Client http;
+  EngineProcess engine(kEngine,
+                       {{"model", "tiny"}, {"uuids", {gpu::device_uuid(1)}}, {"gpu", true}, {"timeout_ms", 60000}});
+  weights::EngineClient client(http, {0, "http://127.0.0.1:" + std::to_string(engine.port()), ""}, milliseconds(60000));
+  gpu::select_device(gpu::device_uuid(0));
+  auto network = std::make_unique<weights::NetworkPush>([](int world_size) {
+    return std::make_unique<channels::NcclSource>("127.0.0.1", "token", world_size, milliseconds(60000));
+  });
+  network->start({{&client, 1, true}}, 1);
+  const weights::Bucket bucket = weights::pack_buckets(tensors_of(model_list("tiny")), uint64_t{1} << 30)[0];
+  weights::SentManifests sent;
+  std::future<http::Outcome> reply = client.send_update_weights(sent.update_info({&bucket, 1}));
+  CHECK(reply.wait_for(milliseconds(500)) == std::future_status::timeout);  // it waits for the broadcast
+  const auto start = SteadyClock::now();
+  network.reset();
+  const http::Outcome outcome = reply.get();
+  CHECK(seconds_since(start) < 5);
+  CHECK(outcome.reply.status == 500);
+  CHECK(outcome.reply.body.find("the source has gone or given up") != std::string::npos);
+}
