@@ -1,8 +1,11 @@
 // This room in a build without CUDA.
 #include "base/error.hpp"
+#include "gpu/communicator.hpp"
+#include "gpu/copies.hpp"
 #include "gpu/device.hpp"
 #include "gpu/device_memory.hpp"
 #include "gpu/ipc.hpp"
+#include "gpu/streams.hpp"
 
 namespace vime::gpu {
 namespace {
@@ -45,5 +48,96 @@ IpcMapping::IpcMapping(const std::string&) {
   refuse();
 }
 IpcMapping::~IpcMapping() = default;
+
+uint64_t bytes_of(Element) {
+  refuse();
+}
+
+struct Communicator::State {};
+std::string Communicator::unique_id() {
+  refuse();
+}
+Communicator::Communicator(CommunicatorOptions, const std::string&) {
+  refuse();
+}
+Communicator::~Communicator() = default;
+int Communicator::rank() const {
+  refuse();
+}
+int Communicator::size() const {
+  refuse();
+}
+const std::string& Communicator::group() const {
+  refuse();
+}
+void Communicator::broadcast(void*, uint64_t, int, Stream) {
+  refuse();
+}
+void Communicator::all_gather(const void*, void*, uint64_t, Stream) {
+  refuse();
+}
+void Communicator::all_reduce(const void*, void*, uint64_t, Element, Reduction, Stream) {
+  refuse();
+}
+void Communicator::reduce_scatter(const void*, void*, uint64_t, Element, Reduction, Stream) {
+  refuse();
+}
+void Communicator::exchange(const std::vector<Send>&, const std::vector<Receive>&, Stream) {
+  refuse();
+}
+void Communicator::wait(Stream) {
+  refuse();
+}
+void Communicator::wait(const Event&) {
+  refuse();
+}
+void Communicator::wait_until(const std::function<bool()>&) {
+  refuse();
+}
+void Communicator::watch(const std::string&, Stream) {
+  refuse();
+}
+void Communicator::leave(const std::string&) {
+  refuse();
+}
+bool Communicator::broken() const {
+  refuse();
+}
+
+struct Copies::Group {};
+Copies::Copies(const std::vector<Copy>& copies, bool) : count_(copies.size()) {
+  refuse();
+}
+Copies::~Copies() = default;
+void Copies::run(Stream) {
+  refuse();
+}
+std::vector<uint64_t> Copies::sums(Stream) const {
+  refuse();
+}
+
+OwnedStream::OwnedStream() {
+  refuse();
+}
+OwnedStream::~OwnedStream() = default;
+void OwnedStream::synchronize() const {
+  refuse();
+}
+Event::Event(bool) {
+  refuse();
+}
+Event::~Event() = default;
+void Event::record(Stream) {
+  refuse();
+}
+void Event::hold_back(Stream) const {
+  refuse();
+}
+bool Event::done() const {
+  refuse();
+}
+float Event::since(const Event&) const {
+  refuse();
+}
 
 }  // namespace vime::gpu

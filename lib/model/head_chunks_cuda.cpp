@@ -114,7 +114,8 @@ struct ChunkedLogprobs : torch::autograd::Function<ChunkedLogprobs> {
 TokenLogprobs chunked_logprobs(const HeadChunks& head, Entropy entropy) {
   VIME_CHECK(head.temperature > 0, "log-probs need a temperature above 0, found " + std::to_string(head.temperature));
   HeadChunks rest = head;
-  rest.rows = rest.weight = {};
+  rest.rows = torch::Tensor();
+  rest.weight = torch::Tensor();
   const tensor_list found = ChunkedLogprobs::apply(head.rows, head.weight, c10::make_intrusive<Holder>(rest));
   TokenLogprobs result;
   result.logprobs = found[0];

@@ -6,6 +6,8 @@
 #include <cstdint>
 #include <string>
 
+#include "gpu/stream.hpp"
+
 namespace vime::model {
 
 // "cpu", or the GPU with this UUID ("cuda"), which becomes the calling thread's. Before anything else touches CUDA.
@@ -21,6 +23,7 @@ TorchMemory torch_memory(torch::Device device);
 void reset_peak_memory(torch::Device device);
 // Gives back to the device what no tensor uses.
 void release_cached_memory(torch::Device device);
+gpu::Stream current_stream(torch::Device device);  // LibTorch's, of the calling thread
 // Blocks until the GPU has done everything that was given to it.
 void synchronize(torch::Device device);
 

@@ -1,5 +1,6 @@
 #include <c10/cuda/CUDACachingAllocator.h>
 #include <c10/cuda/CUDAFunctions.h>
+#include <c10/cuda/CUDAStream.h>
 
 #include "gpu/device.hpp"
 #include "model/torch_device.hpp"
@@ -37,6 +38,10 @@ void reset_peak_memory(torch::Device device) {
 
 void release_cached_memory(torch::Device device) {
   if (device.is_cuda()) allocator::emptyCache();
+}
+
+gpu::Stream current_stream(torch::Device device) {
+  return c10::cuda::getCurrentCUDAStream(device.index()).stream();
 }
 
 void synchronize(torch::Device device) {

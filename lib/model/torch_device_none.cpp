@@ -13,6 +13,9 @@ TorchMemory torch_memory(torch::Device) {
 }
 void reset_peak_memory(torch::Device) {}
 void release_cached_memory(torch::Device) {}
+gpu::Stream current_stream(torch::Device) {
+  return nullptr;
+}
 void synchronize(torch::Device) {}
 
 }  // namespace vime::model

@@ -16,15 +16,35 @@ std::vector<model::RankGroup*> all_of(const LayoutGroups& groups) {
   return all;
 }
 
+std::vector<model::DeviceGroup*> devices_of(const LayoutGroups& groups) {
+  std::vector<model::DeviceGroup*> all;
+  for (const auto& group : {groups.tp_devices, groups.cp_devices, groups.replica_devices, groups.previous_devices,
+                            groups.next_devices, groups.end_devices}) {
+    if (group) all.push_back(group.get());
+  }
+  return all;
+}
+
 }  // namespace
 
+// The sockets first: they tell the others at once, NCCL by its deadline only.
 void LayoutGroups::leave(const std::string& reason) const {
   for (model::RankGroup* group : all_of(*this)) group->leave(reason);
+  for (model::DeviceGroup* group : devices_of(*this)) group->leave(reason);
+}
+
+Pipeline LayoutGroups::pipeline() const {
+  const int later = stages->size() - 1 - stages->rank();
+  const bool on_devices = previous_devices || next_devices;
+  if (!on_devices) return {previous, next, later};
+  return {over_devices_between(previous_devices), over_devices_between(next_devices), later};
 }
 
 bool LayoutGroups::broken() const {
   const std::vector<model::RankGroup*> all = all_of(*this);
-  return std::any_of(all.begin(), all.end(), [](const model::RankGroup* group) { return group->broken(); });
+  const std::vector<model::DeviceGroup*> devices = devices_of(*this);
+  return std::any_of(all.begin(), all.end(), [](const model::RankGroup* group) { return group->broken(); }) ||
+         std::any_of(devices.begin(), devices.end(), [](const model::DeviceGroup* group) { return group->broken(); });
 }
 
 LayoutGroups join_layout(std::shared_ptr<model::RankGroup> world, const placement::Plan& plan, bool tied_embeddings) {
@@ -68,6 +88,25 @@ LayoutGroups join_layout(std::shared_ptr<model::RankGroup> world, const placemen
     });
   }
   return groups;
+}
+
+void join_devices(LayoutGroups& groups, torch::Device device, std::chrono::milliseconds timeout) {
+  const auto join = [&](const std::shared_ptr<model::RankGroup>& group) {
+    const bool alone = !group || group->size() == 1;
+    return alone ? nullptr : std::make_shared<model::DeviceGroup>(*group, device, timeout);
+  };
+  groups.tp_devices = join(groups.tp);
+  groups.cp_devices = join(groups.cp);
+  groups.replica_devices = join(groups.replicas);
+  // Boundaries below even stages first: a rank that waits for its neighbour is always waited for by it.
+  if (groups.stages->rank() % 2 == 0) {
+    groups.next_devices = join(groups.next);
+    groups.previous_devices = join(groups.previous);
+  } else {
+    groups.previous_devices = join(groups.previous);
+    groups.next_devices = join(groups.next);
+  }
+  groups.end_devices = join(groups.ends);
 }
 
 }  // namespace vime::trainer

@@ -41,6 +41,17 @@ class OverSockets final : public StageBoundary {
   std::shared_ptr<RankGroup> pair_;
 };
 
+class OverDevices final : public StageBoundary {
+ public:
+  explicit OverDevices(std::shared_ptr<model::DeviceGroup> pair) : pair_(std::move(pair)) {}
+  void swap(const char*, const torch::Tensor& out, torch::Tensor& in) override {
+    pair_->swap(1 - pair_->rank(), out, in);
+  }
+
+ private:
+  std::shared_ptr<model::DeviceGroup> pair_;
+};
+
 // sent: undefined = nothing; work: of what comes back, null = nothing.
 torch::Tensor swap(const StageBoundaryPtr& boundary, const char* what, const torch::Tensor& sent, const StageWork* work,
                    size_t micro_batch) {
@@ -54,6 +65,10 @@ torch::Tensor swap(const StageBoundaryPtr& boundary, const char* what, const tor
 
 StageBoundaryPtr over_sockets_between(std::shared_ptr<RankGroup> pair) {
   return pair ? std::make_shared<OverSockets>(std::move(pair)) : nullptr;
+}
+
+StageBoundaryPtr over_devices_between(std::shared_ptr<model::DeviceGroup> pair) {
+  return pair ? std::make_shared<OverDevices>(std::move(pair)) : nullptr;
 }
 
 Pipeline::Pipeline(StageBoundaryPtr previous, StageBoundaryPtr next, int later_stages)

@@ -9,6 +9,7 @@
 #include <utility>
 #include <vector>
 
+#include "model/device_group.hpp"
 #include "model/rank_group.hpp"
 
 namespace vime::trainer {
@@ -37,6 +38,7 @@ using StageBoundaryPtr = std::shared_ptr<StageBoundary>;
 // Of a group of two ranks, the earlier stage's being rank 0. What lies on a GPU goes through the host's memory. Null
 // for null.
 StageBoundaryPtr over_sockets_between(std::shared_ptr<model::RankGroup> pair);
+StageBoundaryPtr over_devices_between(std::shared_ptr<model::DeviceGroup> pair);  // from GPU to GPU
 
 class Pipeline {
  public:

@@ -8,6 +8,7 @@
 #include "base/error.hpp"
 #include "base/log.hpp"
 #include "base/strings.hpp"
+#include "channels/device_arena.hpp"
 #include "model/checkpoint.hpp"
 #include "model/torch_device.hpp"
 #include "rollout/train_batch.hpp"
@@ -60,7 +61,12 @@ std::string TrainerRank::replica() const {
 }
 
 std::unique_ptr<weights::Arena> TrainerRank::make_arena(uint64_t bytes) const {
-  return std::make_unique<weights::SharedArena>(bytes);
+  if (!device_.is_cuda()) return std::make_unique<weights::SharedArena>(bytes);
+  auto arena = std::make_unique<channels::DeviceArena>(bytes);
+  // The optimizer counts on padding that is zero.
+  const auto type = torch::TensorOptions().dtype(torch::kUInt8).device(device_);
+  torch::from_blob(arena->data(), {static_cast<int64_t>(bytes)}, type).zero_();
+  return arena;
 }
 
 std::unique_ptr<model::Decoder> TrainerRank::make_decoder(std::byte* arena) const {
@@ -76,11 +82,11 @@ uint16_t TrainerRank::meeting_port() const {
 }
 
 model::CollectivesPtr TrainerRank::tensor_parallel(std::shared_ptr<model::RankGroup> tp) const {
-  return model::over_group(std::move(tp));
+  return LayoutGroups::collectives(tp, groups_.tp_devices);
 }
 
 std::unique_ptr<PolicyStep> TrainerRank::make_policy_step() const {
-  return std::make_unique<PolicyStep>(options_.policy, model::over_group(groups_.cp), groups_.pipeline());
+  return std::make_unique<PolicyStep>(options_.policy, groups_.context_parallel(), groups_.pipeline());
 }
 
 void TrainerRank::setup(const std::string& meeting_host, uint16_t meeting_port) {
@@ -97,11 +103,12 @@ void TrainerRank::setup(const std::string& meeting_host, uint16_t meeting_port) 
     world = model::RankGroup::join(meeting_host, meeting_port, membership);
   }
   groups_ = join_layout(world, options_.plan, options_.config.tie_word_embeddings);
+  if (device_.is_cuda()) join_devices(groups_, device_, timeout);
   tp_->meet(tensor_parallel(groups_.tp));
   policy_ = make_policy_step();
   whole_ = std::make_unique<WholeTensors>(options_.config, options_.dtype, groups_.tp, groups_.stages);
   whole_state_ = std::make_unique<WholeTensors>(options_.config, tensor::DType::f32, groups_.tp, groups_.stages);
-  optimizer_->share(over_sockets(groups_.replicas), world);
+  optimizer_->share(groups_.sharers(), world);
   if (!options_.checkpoint_dir.empty()) load_optimizer();
 
   // Slots do not overlap, so that one call makes the groups of all.
@@ -197,7 +204,7 @@ void TrainerRank::complete_gradients() {
 
 void TrainerRank::sum_tied_embeddings() {
   if (!groups_.ends) return;
-  trainer::sum_tied_embeddings(optimizer_->flat_gradient(), decoder_->layout(), *model::over_group(groups_.ends));
+  trainer::sum_tied_embeddings(optimizer_->flat_gradient(), decoder_->layout(), *groups_.tied_ends());
 }
 
 void TrainerRank::write_dump(const std::string& folder, const std::vector<double>& before,

@@ -23,7 +23,23 @@ class OverSockets final : public Replicas {
   std::shared_ptr<model::RankGroup> group_;
 };
 
+class OverDevices final : public Replicas {
+ public:
+  explicit OverDevices(std::shared_ptr<model::DeviceGroup> group) : group_(std::move(group)) {}
+  int rank() const override { return group_->rank(); }
+  int size() const override { return group_->size(); }
+  torch::Tensor sum_part(const torch::Tensor& flat) override { return group_->sum_part(flat); }
+  void spread_parts(torch::Tensor& flat) override { group_->spread_parts(flat); }
+
+ private:
+  std::shared_ptr<model::DeviceGroup> group_;
+};
+
 }  // namespace
+
+ReplicasPtr over_devices(std::shared_ptr<model::DeviceGroup> group) {
+  return std::make_shared<OverDevices>(std::move(group));
+}
 
 ReplicasPtr over_sockets(std::shared_ptr<model::RankGroup> group) {
   return std::make_shared<OverSockets>(std::move(group));

@@ -7,6 +7,7 @@
 #include <memory>
 #include <utility>
 
+#include "model/device_group.hpp"
 #include "model/rank_group.hpp"
 
 namespace vime::trainer {
@@ -28,5 +29,7 @@ using ReplicasPtr = std::shared_ptr<Replicas>;
 
 // Over sockets; what lies on a GPU goes through the host's memory.
 ReplicasPtr over_sockets(std::shared_ptr<model::RankGroup> group);
+// From GPU to GPU. A tensor without equal parts is summed in place.
+ReplicasPtr over_devices(std::shared_ptr<model::DeviceGroup> group);
 
 }  // namespace vime::trainer

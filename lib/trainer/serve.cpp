@@ -158,6 +158,21 @@ Json handle_push(TrainerRank& rank, const Json& body) {
   return reply;
 }
 
+Json memory_json(TrainerRank& rank) {
+  const TrainerRank::MemoryFigures memory = rank.memory();
+  return {{"arena_bytes", memory.arena_bytes}, {"used_bytes", memory.used_bytes}, {"peak_bytes", memory.peak_bytes}};
+}
+
+Json handle_offload(TrainerRank& rank, const Json&) {
+  rank.offload();
+  return memory_json(rank);
+}
+
+Json handle_onload(TrainerRank& rank, const Json&) {
+  rank.onload();
+  return memory_json(rank);
+}
+
 Json handle_checkpoint_bytes(TrainerRank& rank, const Json&) {
   return {{"bytes", rank.checkpoint_bytes()}};
 }
@@ -249,6 +264,8 @@ int serve_trainer(const TrainerOptions& options, const MakeRank& make_rank) {
   add_command(server, queue, commands, rank, "/setup", handle_setup);
   add_command(server, queue, commands, rank, "/train", handle_train);
   add_command(server, queue, commands, rank, "/push", handle_push);
+  add_command(server, queue, commands, rank, "/offload", handle_offload);
+  add_command(server, queue, commands, rank, "/onload", handle_onload);
   add_command(server, queue, commands, rank, "/save", handle_save);
   add_command(server, queue, commands, rank, "/checkpoint_bytes", handle_checkpoint_bytes);
   server.start();

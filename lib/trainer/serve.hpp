@@ -6,6 +6,8 @@
 //   POST /push   {"version", "engines": [{"id","url","token","init"}], "checksums": bool}
 //                                      {"results": [{"engine","error"}], "prepare_s", "extra_bytes", "replica",
 //                                      "parts": [{"name","copy","sum": hex}]}
+//   POST /offload {}, POST /onload {}                                {"arena_bytes", "used_bytes", "peak_bytes"}
+//                                      between the two only /push; the figures are TrainerRank::MemoryFigures
 //   POST /save   {"dir"}                                             {}
 //   POST /checkpoint_bytes {}                                        {"bytes"}
 #pragma once

@@ -4,6 +4,8 @@
 #include <utility>
 
 #include "base/error.hpp"
+#include "base/fingerprint.hpp"
+#include "base/strings.hpp"
 
 namespace vime::weights {
 namespace {
@@ -14,11 +16,12 @@ uint64_t aligned(uint64_t offset, uint64_t alignment) {
 
 }  // namespace
 
-std::vector<Bucket> pack_buckets(const std::vector<tensor::TensorInfo>& tensors, uint64_t buffer_bytes) {
+std::vector<Bucket> pack_buckets(const std::vector<tensor::TensorInfo>& tensors, uint64_t buffer_bytes,
+                                 uint64_t alignment) {
   std::vector<Bucket> buckets;
   Bucket open;
   for (const tensor::TensorInfo& info : tensors) {
-    uint64_t offset = aligned(open.bytes, tensor::element_bytes(info.dtype));
+    uint64_t offset = aligned(open.bytes, std::max<uint64_t>(alignment, tensor::element_bytes(info.dtype)));
     if (!open.entries.empty() && offset + info.bytes() > buffer_bytes) {
       buckets.push_back(std::exchange(open, {}));
       offset = 0;
@@ -44,6 +47,19 @@ std::vector<Bucket> arena_buckets(const std::vector<PlacedTensor>& tensors, uint
   return buckets;
 }
 
+std::vector<ArenaChunk> arena_chunks(const std::vector<PlacedTensor>& tensors, uint64_t chunk_bytes) {
+  std::vector<ArenaChunk> chunks;
+  for (const PlacedTensor& tensor : tensors) {
+    const uint64_t end = tensor.offset + tensor.info.bytes();
+    if (chunks.empty() || end - chunks.back().begin > chunk_bytes) chunks.push_back({tensor.offset, {}});
+    ArenaChunk& chunk = chunks.back();
+    VIME_CHECK(tensor.offset >= chunk.begin, tensor.info.name + " is not in the arena's order");
+    chunk.bucket.entries.push_back({tensor.info, tensor.offset - chunk.begin});
+    chunk.bucket.bytes = end - chunk.begin;
+  }
+  return chunks;
+}
+
 void pack_bucket(const Bucket& bucket, std::span<const tensor::TensorView>& left, std::byte* into) {
   for (const BucketEntry& entry : bucket.entries) {
     VIME_CHECK(!left.empty() && left.front().info == entry.info, "no bytes for " + entry.info.name);
@@ -61,6 +77,21 @@ Json manifest_json(const Bucket& bucket) {
     offsets.push_back(entry.offset);
   }
   return {{"names", names}, {"dtype_names", dtypes}, {"shapes", shapes}, {"tensor_offsets", offsets}};
+}
+
+std::string manifest_key(std::span<const Bucket> buckets) {
+  Fingerprint key(1);
+  for (const Bucket& bucket : buckets) {
+    key.add(bucket.entries.size());
+    for (const BucketEntry& entry : bucket.entries) {
+      key.add_text(entry.info.name);
+      key.add(static_cast<uint64_t>(entry.info.dtype));
+      key.add(entry.info.shape.size());
+      for (const int64_t size : entry.info.shape) key.add(static_cast<uint64_t>(size));
+      key.add(entry.offset);
+    }
+  }
+  return hex(key.value());
 }
 
 Bucket parse_manifest(const Json& update_info) {

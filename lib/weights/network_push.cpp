@@ -1,11 +1,12 @@
 #include "weights/network_push.hpp"
 
+#include <algorithm>
 #include <future>
-#include <numeric>
 #include <utility>
 
 #include "base/error.hpp"
 #include "base/strings.hpp"
+#include "weights/tcp_channel.hpp"
 
 namespace vime::weights {
 
@@ -15,27 +16,66 @@ struct NetworkPush::Member {
   int workers;
   bool init_needed;
   std::future<http::Outcome> reply;  // to the call under way
+  int id() { return session.engine().address().id; }
 };
 
 namespace {
 
 bool ended(const std::future<http::Outcome>& reply) {
-  return reply.wait_for(std::chrono::seconds(0)) == std::future_status::ready;
+  return reply.valid() && reply.wait_for(std::chrono::seconds(0)) == std::future_status::ready;
 }
+
+class TcpNetworkSource final : public NetworkSource {
+ public:
+  TcpNetworkSource(std::string host, std::string token, int world_size, std::chrono::milliseconds timeout)
+      : host_(std::move(host)), token_(std::move(token)), timeout_(timeout), source_(host_, token_, world_size) {}
+
+  Json init_info() const override {
+    return {{"backend", "tcp"}, {"master_address", host_}, {"master_port", source_.port()}, {"token", token_}};
+  }
+  bool all_or_none() const override { return false; }
+  void meet(const Abandoned&) override {}  // receivers have connected when their init has been answered
+  std::map<int, std::string> send(const std::vector<int>& ranks, const std::byte* data, uint64_t bytes,
+                                  const Abandoned& abandoned) override {
+    return source_.send(ranks, data, bytes, timeout_, abandoned);
+  }
+  std::map<int, std::string> complete(const std::vector<int>&, const Abandoned&) override { return {}; }
+  bool broken() const override { return false; }
+
+ private:
+  std::string host_, token_;
+  std::chrono::milliseconds timeout_;
+  TcpSource source_;
+};
 
 }  // namespace
 
 NetworkPush::NetworkPush(std::string host, std::string token, std::chrono::milliseconds timeout)
-    : host_(std::move(host)), token_(std::move(token)), timeout_(timeout) {}
+    : NetworkPush([host = std::move(host), token = std::move(token), timeout](int world_size) {
+        return std::make_unique<TcpNetworkSource>(host, token, world_size, timeout);
+      }) {}
+
+NetworkPush::NetworkPush(MakeNetworkSource make_source) : make_source_(std::move(make_source)) {}
 
 NetworkPush::~NetworkPush() = default;
 
 void NetworkPush::start(const std::vector<NetworkTarget>& targets, int64_t version) {
   members_.clear();
+  missed_.clear();
+  std::vector<int> workers;
   int next_rank = 1;
   for (const NetworkTarget& target : targets) {
     members_.push_back({PushSession(*target.engine, version), next_rank, target.workers, target.init_needed, {}});
     next_rank += target.workers;
+    workers.push_back(target.workers);
+  }
+  const bool anybody_new =
+      std::any_of(members_.begin(), members_.end(), [](const Member& member) { return member.init_needed; });
+  if (source_ && (workers != source_ranks_ || (source_->all_or_none() && anybody_new))) source_.reset();
+  if (!source_) {
+    source_ = make_source_(next_rank);
+    source_ranks_ = workers;
+    for (Member& member : members_) member.init_needed = true;
   }
   init_members();
   // At once: several engines that hang cost the time of one.
@@ -49,55 +89,117 @@ void NetworkPush::start(const std::vector<NetworkTarget>& targets, int64_t versi
 
 // All engines are asked at once, since each call blocks until that engine's workers have joined the channel.
 void NetworkPush::init_members() {
-  const int world = std::accumulate(members_.begin(), members_.end(), 1,
-                                    [](int sum, const Member& member) { return sum + member.workers; });
-  if (!source_) source_ = std::make_unique<TcpSource>(host_, token_, world);
+  const int world = members_.empty() ? 1 : members_.back().rank_offset + members_.back().workers;
+  bool asked = false;
   for (Member& member : members_) {
     if (!member.init_needed) continue;
-    member.reply = member.session.engine().send_init_weight_transfer({{"backend", "tcp"},
-                                                                      {"master_address", host_},
-                                                                      {"master_port", source_->port()},
-                                                                      {"rank_offset", member.rank_offset},
-                                                                      {"world_size", world},
-                                                                      {"token", token_}});
+    Json info = source_->init_info();
+    info["rank_offset"] = member.rank_offset;
+    info["world_size"] = world;
+    sent_[member.id()].forget();
+    member.reply = member.session.engine().send_init_weight_transfer(info);
+    asked = true;
+  }
+  if (!asked) return;
+  std::string apart;
+  try {
+    source_->meet(abandoned());
+  } catch (const Error& error) {
+    apart = error.message();
   }
   for (Member& member : members_) {
     if (!member.init_needed) continue;
     member.session.attempt([&] { member.session.engine().check(member.reply.get()); });
+    if (!apart.empty()) member.session.fail(member.session.engine().address().name() + ": " + apart);
   }
 }
 
-void NetworkPush::send(const Bucket& bucket, const std::byte* payload) {
-  const Json update_info = manifest_json(bucket);
+std::vector<int> NetworkPush::ranks_taking_part() const {
   std::vector<int> ranks;
-  std::vector<Member*> of_rank(1, nullptr);
-  for (Member& member : members_) {
-    of_rank.resize(static_cast<size_t>(member.rank_offset + member.workers), &member);
+  for (const Member& member : members_) {
     if (member.session.failed()) continue;
-    member.reply = member.session.engine().send_update_weights(update_info);
     for (int i = 0; i < member.workers; ++i) ranks.push_back(member.rank_offset + i);
   }
-  // A reply before the bytes are out can only be a refusal: sending on would wait for a reader that has left.
-  const auto missed = source_->send(ranks, payload, bucket.bytes, timeout_,
-                                    [&](int rank) { return ended(of_rank[static_cast<size_t>(rank)]->reply); });
+  return ranks;
+}
+
+// A reply before the bytes are out can only be a refusal: sending on would wait for a reader that has left.
+std::function<bool(int)> NetworkPush::abandoned() {
+  return [this](int rank) {
+    for (const Member& member : members_) {
+      if (rank >= member.rank_offset && rank < member.rank_offset + member.workers) return ended(member.reply);
+    }
+    return false;
+  };
+}
+
+void NetworkPush::blame(const std::map<int, std::string>& missed) {
   for (Member& member : members_) {
-    if (member.session.failed()) continue;
-    member.session.attempt([&] { member.session.engine().check(member.reply.get()); });
     for (const auto& [rank, problem] : missed) {
-      if (of_rank[static_cast<size_t>(rank)] == &member) {
-        member.session.fail(member.session.engine().address().name() + ": worker " +
-                            std::to_string(rank - member.rank_offset) + ": " + problem);
-      }
+      if (rank < member.rank_offset || rank >= member.rank_offset + member.workers) continue;
+      member.session.fail(member.session.engine().address().name() + ": worker " +
+                          std::to_string(rank - member.rank_offset) + ": " + problem);
     }
   }
 }
 
+void NetworkPush::announce(const std::vector<Bucket>& buckets) {
+  if (!source_->all_or_none() || buckets.empty()) return;
+  // Nobody can be reached without all: whoever is missing already ends the push here, before the others wait.
+  const auto failed =
+      std::find_if(members_.begin(), members_.end(), [](const Member& member) { return member.session.failed(); });
+  if (failed != members_.end()) {
+    for (Member& member : members_) member.session.fail("not sent, because of " + failed->session.error());
+    return;
+  }
+  for (Member& member : members_) {
+    member.session.attempt(
+        [&] { member.reply = member.session.engine().send_update_weights(sent_[member.id()].update_info(buckets)); });
+  }
+}
+
+void NetworkPush::send(const Bucket& bucket, const std::byte* payload) {
+  if (source_->all_or_none()) {
+    const std::vector<int> ranks = ranks_taking_part();
+    if (!ranks.empty() && missed_.empty()) missed_ = source_->send(ranks, payload, bucket.bytes, abandoned());
+    return;
+  }
+  for (Member& member : members_) {
+    if (member.session.failed()) continue;
+    member.reply = member.session.engine().send_update_weights(sent_[member.id()].update_info({&bucket, 1}));
+  }
+  const auto missed = source_->send(ranks_taking_part(), payload, bucket.bytes, abandoned());
+  for (Member& member : members_) {
+    member.session.attempt([&] {
+      member.session.engine().check(member.reply.get());
+      sent_[member.id()].arrived();
+    });
+  }
+  blame(missed);
+}
+
 std::vector<EngineResult> NetworkPush::finish() {
+  if (source_->all_or_none()) {
+    const std::vector<int> ranks = ranks_taking_part();
+    if (!ranks.empty() && missed_.empty()) missed_ = source_->complete(ranks, abandoned());
+    // The engines' own words first: what the source saw is mostly that they were gone.
+    for (Member& member : members_) {
+      if (!member.reply.valid()) continue;
+      member.session.attempt([&] {
+        member.session.engine().check(member.reply.get());
+        sent_[member.id()].arrived();
+      });
+    }
+    blame(missed_);
+  }
   std::vector<EngineResult> results;
   for (Member& member : members_) {
     member.session.finish();
     results.push_back({member.session.engine().address().id, member.session.error()});
   }
+  const bool any_failed =
+      std::any_of(members_.begin(), members_.end(), [](const Member& member) { return member.session.failed(); });
+  if (source_->broken() || (source_->all_or_none() && any_failed)) source_.reset();
   members_.clear();
   return results;
 }

@@ -4,47 +4,92 @@
 
 #include "base/error.hpp"
 #include "base/strings.hpp"
-#include "weights/bucket.hpp"
+#include "weights/shared_arena.hpp"
+#include "weights/tcp_channel.hpp"
 
 namespace vime::weights {
+namespace {
 
-Receiver::Receiver(int worker, std::string uuid, std::chrono::milliseconds timeout)
-    : worker_(worker), uuid_(std::move(uuid)), timeout_(timeout) {}
+class TcpNetwork final : public NetworkReceiver {
+ public:
+  TcpNetwork(const Json& init_info, const NetworkPlace& place)
+      : connection_(address_of(init_info), place.rank, place.timeout) {}
 
-void Receiver::init(const Json& init_info) {
-  backend_.clear();
-  const std::string backend = json_string(init_info, "backend", "init_info");
-  if (backend == "tcp") {
+  void receive(const std::vector<Bucket>& buckets, const TakeBucket& take) override {
+    for (const Bucket& bucket : buckets) {
+      buffer_.resize(bucket.bytes);
+      connection_.receive(buffer_.data(), bucket.bytes);
+      take(bucket, buffer_.data());
+    }
+  }
+
+ private:
+  static TcpAddress address_of(const Json& init_info) {
     TcpAddress address;
     address.host = json_string(init_info, "master_address", "init_info");
     address.port = static_cast<uint16_t>(json_int(init_info, "master_port", "init_info"));
     address.token = json_string(init_info, "token", "init_info");
-    const int64_t rank = json_int(init_info, "rank_offset", "init_info") + worker_;
-    const int64_t world = json_int(init_info, "world_size", "init_info");
-    if (rank < 1 || rank >= world) {
-      throw Error(ErrorKind::refused, "init_info: rank_offset " + std::to_string(rank - worker_) + " plus worker " +
-                                          std::to_string(worker_) + " is outside of world_size " +
-                                          std::to_string(world));
-    }
-    connection_ = std::make_unique<TcpReceiver>(address, static_cast<int>(rank), timeout_);
-  } else if (backend != "shm") {
-    throw Error(ErrorKind::refused, "init_info: unknown backend \"" + backend + "\"; this engine has shm and tcp");
+    return address;
+  }
+
+  TcpReceiver connection_;
+  std::vector<std::byte> buffer_;
+};
+
+}  // namespace
+
+Receiver::Receiver(int worker, std::string uuid, std::chrono::milliseconds timeout)
+    : worker_(worker), uuid_(std::move(uuid)), timeout_(timeout) {
+  add_backend("shm", OpenMapping([](const std::string& handle) { return std::make_unique<SharedMapping>(handle); }));
+  add_backend("tcp", OpenNetwork([](const Json& init_info, const NetworkPlace& place) {
+                return std::make_unique<TcpNetwork>(init_info, place);
+              }));
+}
+
+NetworkPlace Receiver::place_in(const Json& init_info) const {
+  const int64_t rank = json_int(init_info, "rank_offset", "init_info") + worker_;
+  const int64_t world = json_int(init_info, "world_size", "init_info");
+  if (rank < 1 || rank >= world) {
+    throw Error(ErrorKind::refused, "init_info: rank_offset " + std::to_string(rank - worker_) + " plus worker " +
+                                        std::to_string(worker_) + " is outside of world_size " + std::to_string(world));
+  }
+  return {static_cast<int>(rank), static_cast<int>(world), timeout_};
+}
+
+void Receiver::init(const Json& init_info) {
+  // Whoever initialises anew may be another process: what the old one shared must not be held for ever.
+  backend_.clear();
+  network_.reset();
+  mappings_.clear();
+  manifests_.forget();
+  const std::string backend = json_string(init_info, "backend", "init_info");
+  if (const auto network = networks_.find(backend); network != networks_.end()) {
+    network_ = network->second(init_info, place_in(init_info));
+  } else if (!shared_.contains(backend)) {
+    std::vector<std::string> names;
+    for (const auto& [name, unused] : shared_) names.push_back(name);
+    for (const auto& [name, unused] : networks_) names.push_back(name);
+    throw Error(ErrorKind::refused,
+                "init_info: unknown backend \"" + backend + "\"; this engine has " + join(names, ", "));
   }
   backend_ = backend;
 }
 
-void Receiver::receive(const Json& update_info, const std::function<void(const tensor::TensorView&)>& take) {
-  if (backend_ == "shm") {
-    receive_shared(update_info, take);
-  } else if (backend_ == "tcp") {
-    receive_network(update_info, take);
-  } else {
+void Receiver::receive(const Json& update_info, const TakeBucket& take) {
+  if (backend_.empty()) {
     throw Error(ErrorKind::refused, "weight transfer not initialized. Call init_weight_transfer_engine first.");
+  }
+  if (network_) {
+    network_->receive(manifests_.buckets(update_info), take);
+  } else {
+    receive_shared(update_info, shared_.at(backend_), take);
   }
 }
 
-void Receiver::receive_shared(const Json& update_info, const std::function<void(const tensor::TensorView&)>& take) {
-  const Bucket bucket = parse_manifest(update_info);
+void Receiver::receive_shared(const Json& update_info, const OpenMapping& open, const TakeBucket& take) {
+  const std::vector<Bucket>& buckets = manifests_.buckets(update_info);
+  if (buckets.size() != 1) throw Error(ErrorKind::refused, "update_info: \"chunks\" are for networks");
+  const Bucket& bucket = buckets.front();
   const Json& handles = json_member(update_info, "handles", "update_info");
   const auto own = handles.find(uuid_);
   if (own == handles.end()) {
@@ -56,22 +101,15 @@ void Receiver::receive_shared(const Json& update_info, const std::function<void(
   const std::string handle = json_string(*own, "handle", "update_info.handles");
   const auto offset = static_cast<uint64_t>(json_int(*own, "offset", "update_info.handles"));
   const auto bytes = static_cast<uint64_t>(json_int(*own, "bytes", "update_info.handles"));
-  std::unique_ptr<SharedMapping>& mapping = mappings_[handle];
-  if (!mapping) mapping = std::make_unique<SharedMapping>(handle);
+  std::unique_ptr<Mapping>& mapping = mappings_[handle];
+  if (!mapping) mapping = open(handle);
   if (offset > mapping->bytes() || bytes > mapping->bytes() - offset || bucket.bytes > bytes) {
     throw Error(ErrorKind::refused, "update_info: tensors end at byte " + std::to_string(bucket.bytes) +
                                         " of a handle of " + std::to_string(bytes) + " bytes at offset " +
                                         std::to_string(offset) + " into shared memory of " +
                                         std::to_string(mapping->bytes()) + " bytes");
   }
-  for (const BucketEntry& entry : bucket.entries) take({entry.info, mapping->data() + offset + entry.offset});
-}
-
-void Receiver::receive_network(const Json& update_info, const std::function<void(const tensor::TensorView&)>& take) {
-  const Bucket bucket = parse_manifest(update_info);
-  buffer_.resize(bucket.bytes);
-  connection_->receive(buffer_.data(), bucket.bytes);
-  for (const BucketEntry& entry : bucket.entries) take({entry.info, buffer_.data() + entry.offset});
+  take(bucket, mapping->data() + offset);
 }
 
 }  // namespace vime::weights

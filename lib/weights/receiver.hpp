@@ -1,12 +1,12 @@
 // The engine worker's end of a push: turns init_info and update_info into full checkpoint tensors.
-//   shm   init_info {"backend":"shm"}; update_info = manifest + {"handles": {uuid: {"handle", "offset", "bytes"}}}.
+//   shared memory   init_info {"backend"}; update_info = manifest + {"handles": {uuid: {"handle", "offset", "bytes"}}}.
 //         The worker takes its own UUID's entry, ignores foreign ones, and fails on a missing one. Mappings are opened
-//         once and kept.
-//   tcp   init_info {"backend":"tcp", "master_address", "master_port", "rank_offset", "world_size", "token"};
-//   update_info = manifest.
-//         The worker connects as rank rank_offset + worker; the bytes follow on that connection, one message per
-//         update.
-// One thread. receive() blocks until the bytes are there or the deadline has passed.
+//         once and kept until the next init. Backend "shm" (the host's memory) is built in; an owner of GPUs adds
+//         "ipc".
+//   a network       init_info {"backend", "rank_offset", "world_size", ...}; update_info = manifest.
+//         The worker joins as rank rank_offset + worker; the bytes follow on that connection. Backend "tcp" is built in
+//         ({"master_address", "master_port", "token"}; one message per update); an owner of GPUs adds "nccl".
+// Manifests: manifest.hpp. One thread. receive() blocks until the bytes are there or the deadline has passed.
 #pragma once
 
 #include <chrono>
@@ -14,34 +14,57 @@
 #include <map>
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "base/json.hpp"
-#include "tensor/tensor.hpp"
-#include "weights/shared_arena.hpp"
-#include "weights/tcp_channel.hpp"
+#include "weights/arena.hpp"
+#include "weights/manifest.hpp"
 
 namespace vime::weights {
+
+// Takes a bucket's tensors, each at its entry's offset from `base`.
+using TakeBucket = std::function<void(const Bucket& bucket, const std::byte* base)>;
+
+// A worker's connection to the network source.
+class NetworkReceiver {
+ public:
+  virtual ~NetworkReceiver() = default;
+  // The messages of one update, in order.
+  virtual void receive(const std::vector<Bucket>& buckets, const TakeBucket& take) = 0;
+};
+struct NetworkPlace {
+  int rank = 0;
+  int world_size = 0;
+  std::chrono::milliseconds timeout{0};
+};
+using OpenNetwork = std::function<std::unique_ptr<NetworkReceiver>(const Json& init_info, const NetworkPlace& place)>;
 
 class Receiver {
  public:
   // worker: index within the engine; uuid: of the worker's device.
   Receiver(int worker, std::string uuid, std::chrono::milliseconds timeout);
 
+  void add_backend(const std::string& name, OpenMapping open) { shared_[name] = std::move(open); }
+  void add_backend(const std::string& name, OpenNetwork open) { networks_[name] = std::move(open); }
+
   void init(const Json& init_info);  // may come again: the new channel replaces the old one
-  // Calls `take` for every tensor of the update, in manifest order. The view is valid during the call only.
-  void receive(const Json& update_info, const std::function<void(const tensor::TensorView&)>& take);
+  // Calls `take` for every bucket of the update, in order. The memory is valid until receive() returns, or, with a
+  // network, until `take` does.
+  void receive(const Json& update_info, const TakeBucket& take);
 
  private:
-  void receive_shared(const Json& update_info, const std::function<void(const tensor::TensorView&)>& take);
-  void receive_network(const Json& update_info, const std::function<void(const tensor::TensorView&)>& take);
+  NetworkPlace place_in(const Json& init_info) const;
+  void receive_shared(const Json& update_info, const OpenMapping& open, const TakeBucket& take);
 
   int worker_;
   std::string uuid_;
   std::chrono::milliseconds timeout_;
+  std::map<std::string, OpenMapping> shared_;    // by backend
+  std::map<std::string, OpenNetwork> networks_;  // likewise
   std::string backend_;
-  std::map<std::string, std::unique_ptr<SharedMapping>> mappings_;  // by handle
-  std::unique_ptr<TcpReceiver> connection_;
-  std::vector<std::byte> buffer_;
+  KeptManifests manifests_;
+  std::map<std::string, std::unique_ptr<Mapping>> mappings_;  // by handle
+  std::unique_ptr<NetworkReceiver> network_;
 };
 
 }  // namespace vime::weights

@@ -45,20 +45,37 @@ SlotPush::SlotPush(SlotPushOptions options) : options_(std::move(options)) {
 
 void SlotPush::start() {
   if (!session_) return;
-  if (options_.init_needed) session_->init({{"backend", "shm"}});
+  if (options_.init_needed) {
+    if (options_.sent != nullptr) options_.sent->forget();
+    session_->init({{"backend", options_.backend}});
+  }
   session_->start();
 }
 
 void SlotPush::send(const Bucket& bucket, const std::string& handle, uint64_t offset, uint64_t bytes,
                     Lifetime lifetime) {
+  begin(bucket, handle, offset, bytes);
+  complete(lifetime);
+}
+
+void SlotPush::begin(const Bucket& bucket, const std::string& handle, uint64_t offset, uint64_t bytes) {
   const Json own = {{options_.uuid, {{"handle", handle}, {"offset", offset}, {"bytes", bytes}}}};
   const std::vector<std::string> handles = options_.group->gather(own.dump());
-  if (session_) {
+  if (!session_) return;
+  session_->attempt([&] {
+    Json update_info = options_.sent == nullptr ? manifest_json(bucket) : options_.sent->update_info({&bucket, 1});
+    update_info["handles"] = merge_handles(handles, options_.slot);
+    reply_ = session_->engine().send_update_weights(update_info);
+  });
+}
+
+void SlotPush::complete(Lifetime lifetime) {
+  if (reply_) {
     session_->attempt([&] {
-      Json update_info = manifest_json(bucket);
-      update_info["handles"] = merge_handles(handles, options_.slot);
-      session_->engine().update_weights(update_info);
+      session_->engine().check(reply_->get());
+      if (options_.sent != nullptr) options_.sent->arrived();
     });
+    reply_.reset();
   }
   // Only the leader knows when the engine has answered; the others must not overwrite their memory before.
   if (lifetime == Lifetime::bucket) options_.group->barrier();

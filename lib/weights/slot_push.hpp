@@ -5,12 +5,14 @@
 #pragma once
 
 #include <cstdint>
+#include <future>
 #include <optional>
 #include <string>
 #include <vector>
 
 #include "placement/placement.hpp"
 #include "weights/bucket.hpp"
+#include "weights/manifest.hpp"
 #include "weights/session.hpp"
 
 namespace vime::weights {
@@ -36,7 +38,9 @@ struct SlotPushOptions {
   SlotGroup* group = nullptr;      // outlives the push
   EngineClient* engine = nullptr;  // the leader's, outlives the push; others need none
   int64_t version = 0;
-  bool init_needed = false;  // the engine has not been initialised in its lifetime
+  bool init_needed = false;       // the engine has not been initialised in its lifetime
+  std::string backend = "shm";    // what handles name: "shm" the host's memory, "ipc" a GPU's
+  SentManifests* sent = nullptr;  // what this engine has; outlives the push. Null: every update names all its tensors
 };
 
 class SlotPush {
@@ -50,12 +54,18 @@ class SlotPush {
   // With Lifetime::bucket no worker of the slot reads any rank's memory any more when this returns. One exception: an
   // engine that did not answer in time may still be reading; it has failed and never gets the version.
   void send(const Bucket& bucket, const std::string& handle, uint64_t offset, uint64_t bytes, Lifetime lifetime);
+  // The same in two steps, between which the engine reads and this rank may get the next bucket ready elsewhere.
+  // Before begin() this rank's GPU has done everything that writes the memory: the engine's GPU work knows nothing of
+  // this process's streams. The engine has done all its reading before it answers.
+  void begin(const Bucket& bucket, const std::string& handle, uint64_t offset, uint64_t bytes);
+  void complete(Lifetime lifetime);
   // The leader's result; nothing on other ranks.
   std::optional<EngineResult> finish();
 
  private:
   SlotPushOptions options_;
-  std::optional<PushSession> session_;  // the leader's
+  std::optional<PushSession> session_;               // the leader's
+  std::optional<std::future<http::Outcome>> reply_;  // to the update under way
 };
 
 }  // namespace vime::weights

@@ -285,6 +285,12 @@ TcpReceiver::TcpReceiver(const TcpAddress& address, int rank, std::chrono::milli
   }
 }
 
+bool TcpReceiver::closed() const {
+  char byte = 0;
+  const ssize_t got = ::recv(fd_.get(), &byte, 1, MSG_PEEK | MSG_DONTWAIT);
+  return got == 0 || (got < 0 && errno != EAGAIN && errno != EWOULDBLOCK && errno != EINTR);
+}
+
 void TcpReceiver::read_exactly(void* into, uint64_t bytes, const std::string& what) {
   const std::string problem = read_fully(fd_.get(), into, bytes, Deadline(timeout_));
   if (!problem.empty()) throw Error(ErrorKind::process_failed, peer_ + ": " + what + ": " + problem);

@@ -53,6 +53,8 @@ class TcpReceiver {
   // Connects and says hello as `rank`. Error{process_failed} names the address and why not, a refusal included.
   TcpReceiver(const TcpAddress& address, int rank, std::chrono::milliseconds timeout);
 
+  // Whether the source has gone, or let this receiver go.
+  bool closed() const;
   // The next message, which must have exactly `bytes` bytes.
   void receive(std::byte* into, uint64_t bytes);
 

@@ -63,6 +63,10 @@ void RoleProcess::kill() {
   if (pid_ > 0) ::kill(pid_, SIGKILL);
 }
 
+void RoleProcess::stop() {
+  if (pid_ > 0) ::kill(pid_, SIGSTOP);
+}
+
 int RoleProcess::wait() {
   while (!read_line().empty()) {
   }

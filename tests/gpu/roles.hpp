@@ -29,6 +29,7 @@ class RoleProcess {
   std::string read_line();                   // the next line of its stdout, without the newline; "" at the end
   void write_line(const std::string& line);  // to its stdin
   void kill();
+  void stop();  // it does nothing more, as a process that hangs; kill() still ends it
 
  private:
   int pid_ = -1;

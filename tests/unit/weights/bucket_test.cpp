@@ -133,3 +133,27 @@ TEST_CASE("a manifest whose lists do not fit together is refused with the reason
   bad["names"][0] = 5;
   CHECK(refused(bad, "entry 0"));
 }
+
+TEST_CASE("chunks of an arena are stretches of it, cut before they would grow too long") {
+  const std::vector<PlacedTensor> tensors = {{{"a", DType::f32, {5}}, 64},
+                                             {{"b", DType::f32, {3}}, 128},
+                                             {{"c", DType::f32, {40}}, 192},
+                                             {{"d", DType::f32, {1}}, 384}};
+  const std::vector<ArenaChunk> chunks = arena_chunks(tensors, 100);
+  REQUIRE(chunks.size() == 3);
+  CHECK(chunks[0].begin == 64);
+  CHECK(chunks[0].bucket.entries[1].offset == 64);
+  CHECK(chunks[0].bucket.bytes == 76);
+  CHECK(chunks[1].begin == 192);
+  CHECK(chunks[1].bucket.bytes == 160);
+  CHECK(chunks[2].begin == 384);
+}
+
+TEST_CASE("packing with an alignment puts every tensor at a multiple of it") {
+  const auto buckets =
+      pack_buckets({{"a", DType::bf16, {3}}, {"b", DType::bf16, {5}}, {"c", DType::f32, {1}}}, 1000, 16);
+  REQUIRE(buckets.size() == 1);
+  CHECK(buckets[0].entries[1].offset == 16);
+  CHECK(buckets[0].entries[2].offset == 32);
+  CHECK(buckets[0].bytes == 36);
+}

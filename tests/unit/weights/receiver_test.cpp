@@ -6,6 +6,8 @@
 
 #include "base/error.hpp"
 #include "weights/bucket.hpp"
+#include "weights/shared_arena.hpp"
+#include "weights/tcp_channel.hpp"
 
 using namespace vime;
 using namespace vime::weights;
@@ -30,11 +32,13 @@ struct Update {
   }
 };
 
-std::vector<float> values_of(const tensor::TensorView& view) {
-  std::vector<float> values(static_cast<size_t>(tensor::element_count(view.info.shape)));
-  std::memcpy(values.data(), view.data, view.info.bytes());
+std::vector<float> values_of(const BucketEntry& entry, const std::byte* base) {
+  std::vector<float> values(static_cast<size_t>(tensor::element_count(entry.info.shape)));
+  std::memcpy(values.data(), base + entry.offset, entry.info.bytes());
   return values;
 }
+
+void take_nothing(const Bucket&, const std::byte*) {}
 
 }  // namespace
 
@@ -44,8 +48,9 @@ TEST_CASE("tensors come from the own device's handle, in manifest order, foreign
   Receiver receiver(0, kUuid, kTimeout);
   receiver.init({{"backend", "shm"}});
   std::vector<std::pair<std::string, std::vector<float>>> got;
-  receiver.receive(update.info,
-                   [&](const tensor::TensorView& view) { got.emplace_back(view.info.name, values_of(view)); });
+  receiver.receive(update.info, [&](const Bucket& bucket, const std::byte* base) {
+    for (const BucketEntry& entry : bucket.entries) got.emplace_back(entry.info.name, values_of(entry, base));
+  });
   REQUIRE(got.size() == 2);
   CHECK(got[0] == std::pair<std::string, std::vector<float>>{"a", {1, 2}});
   CHECK(got[1] == std::pair<std::string, std::vector<float>>{"b", {3, 4}});
@@ -55,7 +60,7 @@ TEST_CASE("a missing handle names the worker's UUID and those that came") {
   const Update update(kOther);
   Receiver receiver(1, kUuid, kTimeout);
   receiver.init({{"backend", "shm"}});
-  CHECK_THROWS_WITH_AS(receiver.receive(update.info, [](const tensor::TensorView&) {}),
+  CHECK_THROWS_WITH_AS(receiver.receive(update.info, take_nothing),
                        doctest::Contains(("not found for device UUID " + std::string(kUuid)).c_str()), Error);
 }
 
@@ -65,7 +70,7 @@ TEST_CASE("tensors that leave the handle or the shared memory are refused") {
   receiver.init({{"backend", "shm"}});
   const auto refused = [&] {
     try {
-      receiver.receive(update.info, [](const tensor::TensorView&) {});
+      receiver.receive(update.info, take_nothing);
       return false;
     } catch (const Error& error) {
       return error.kind() == ErrorKind::refused;
@@ -84,8 +89,7 @@ TEST_CASE("tensors that leave the handle or the shared memory are refused") {
 TEST_CASE("an update before init and an unknown backend are refused") {
   const Update update(kUuid);
   Receiver receiver(0, kUuid, kTimeout);
-  CHECK_THROWS_WITH_AS(receiver.receive(update.info, [](const tensor::TensorView&) {}),
-                       doctest::Contains("not initialized"), Error);
+  CHECK_THROWS_WITH_AS(receiver.receive(update.info, take_nothing), doctest::Contains("not initialized"), Error);
   CHECK_THROWS_WITH_AS(receiver.init({{"backend", "pigeon"}}), doctest::Contains("pigeon"), Error);
 }
 
@@ -104,9 +108,62 @@ TEST_CASE("over the network the bytes of the announced update arrive") {
   const float values[] = {5, 6, 7};
   CHECK(source.send({2}, reinterpret_cast<const std::byte*>(values), 12, kTimeout, [](int) { return false; }).empty());
   std::vector<float> got;
-  receiver.receive(manifest_json(bucket), [&](const tensor::TensorView& view) { got = values_of(view); });
+  receiver.receive(manifest_json(bucket),
+                   [&](const Bucket& whole, const std::byte* base) { got = values_of(whole.entries.at(0), base); });
   CHECK(got == std::vector<float>{5, 6, 7});
   Json outside = init;
   outside["rank_offset"] = 2;
   CHECK_THROWS_WITH_AS(receiver.init(outside), doctest::Contains("world_size 3"), Error);
+}
+
+TEST_CASE("a manifest is sent once; afterwards its key stands for it, until the next init") {
+  const SharedArena arena(256);
+  const Bucket bucket = arena_buckets({{{"a", DType::f32, {2}}, 0}, {{"b", DType::f32, {2}}, 64}}, 1000)[0];
+  const Json handles = {{kUuid, {{"handle", arena.handle()}, {"offset", 0}, {"bytes", 256}}}};
+  SentManifests sent;
+  Receiver receiver(0, kUuid, kTimeout);
+  receiver.init({{"backend", "shm"}});
+  std::string key;
+  for (int push = 0; push < 3; ++push) {
+    CAPTURE(push);
+    Json info = sent.update_info({&bucket, 1});
+    CHECK(info.contains("names") == (push == 0));
+    info["handles"] = handles;
+    receiver.receive(info, [&](const Bucket& got, const std::byte*) {
+      CHECK(got.key != "");
+      if (push == 0) key = got.key;
+      CHECK(got.key == key);
+      CHECK(got.entries.size() == 2);
+    });
+    sent.arrived();
+  }
+  receiver.init({{"backend", "shm"}});
+  Json info = sent.update_info({&bucket, 1});
+  info["handles"] = handles;
+  CHECK_THROWS_WITH_AS(receiver.receive(info, take_nothing), doctest::Contains("never sent"), Error);
+  sent.forget();
+  info = sent.update_info({&bucket, 1});
+  info["handles"] = handles;
+  info["tensor_offsets"][1] = 68;
+  CHECK_THROWS_WITH_AS(receiver.receive(info, take_nothing), doctest::Contains("other tensors than its key"), Error);
+}
+
+TEST_CASE("chunks cut a manifest into messages and are refused where they do not fit it") {
+  const std::vector<Bucket> buckets =
+      pack_buckets({{"a", DType::f32, {4}}, {"b", DType::f32, {4}}, {"c", DType::f32, {1}}}, 20);
+  REQUIRE(buckets.size() == 2);
+  SentManifests sent;
+  KeptManifests kept;
+  const Json info = sent.update_info(buckets);
+  const std::vector<Bucket>& got = kept.buckets(info);
+  REQUIRE(got.size() == 2);
+  CHECK(got[0].bytes == 16);
+  CHECK(got[1].entries[1].offset == 16);
+  CHECK(manifest_key(got) == manifest_key(buckets));
+  for (const Json& wrong : {Json::parse("[[1, 16]]"), Json::parse("[[1, 16], [3, 20]]"),
+                            Json::parse("[[1, 8], [2, 20]]"), Json::parse("[3]")}) {
+    Json bad = info;
+    bad["chunks"] = wrong;
+    CHECK_THROWS_AS(kept.buckets(bad), Error);
+  }
 }

@@ -48,9 +48,12 @@ class StoredExecutor final : public engine::Executor {
       throw Error(ErrorKind::refused, "planted failure of update " + std::to_string(updates_));
     for (size_t worker = 0; worker < receivers_.size(); ++worker) {
       if (before_worker) before_worker(updates_, static_cast<int>(worker));
-      receivers_[worker].receive(update_info, [&](const tensor::TensorView& view) {
-        ++arrivals[view.info.name];
-        stored_[worker][view.info.name] = {view.info, {view.data, view.data + view.info.bytes()}};
+      receivers_[worker].receive(update_info, [&](const Bucket& bucket, const std::byte* base) {
+        for (const BucketEntry& entry : bucket.entries) {
+          const std::byte* data = base + entry.offset;
+          ++arrivals[entry.info.name];
+          stored_[worker][entry.info.name] = {entry.info, {data, data + entry.info.bytes()}};
+        }
       });
     }
   }

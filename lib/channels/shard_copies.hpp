@@ -1,0 +1,22 @@
+// The copies of arch::copy_shard, arch::place_shard and weights::part_checksum as a GPU does them.
+#pragma once
+
+#include <cstddef>
+
+#include "arch/parameters.hpp"
+#include "gpu/copies.hpp"
+#include "tensor/tensor.hpp"
+
+namespace vime::channels {
+
+// A shard's part of a whole tensor (`full`, of `dtype`) to `local`, which has the parameter's own dtype. With the sum
+// that part_checksum gives for `local`. Error{refused} where the GPU has no cast from one dtype to the other.
+gpu::Copy copy_of_part(const std::byte* full, tensor::DType dtype, const tensor::TensorInfo& own,
+                       const arch::Shard& shard, std::byte* local);
+// The way back, without a cast.
+gpu::Copy copy_into_whole(const std::byte* local, const tensor::TensorInfo& info, const arch::Shard& shard,
+                          std::byte* full);
+// Nothing is copied; the sum is part_checksum's.
+gpu::Copy sum_of_part(const std::byte* local, const tensor::TensorInfo& info, const arch::Shard& shard);
+
+}  // namespace vime::channels

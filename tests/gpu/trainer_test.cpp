@@ -1,0 +1,210 @@
+#include "torch_doctest.hpp"
+
+#include <cmath>
+#include <cstdio>
+#include <cstring>
+
+#include "base/json.hpp"
+#include "gpu/device.hpp"
+#include "gpu/roles.hpp"
+#include "model/checkpoint.hpp"
+#include "model/torch_device.hpp"
+#include "trainer/bench_train.hpp"
+#include "unit/trainer/layouts.hpp"
+
+using namespace vime;
+using namespace vime::trainer;
+
+namespace {
+
+// Prints the figures of one shape: shape, recompute, micro-batches (comma between), layers (0: all), kernels (0 or 1).
+const test::Role bench("bench", [](const std::vector<std::string>& arguments) {
+  try {
+    TrainBenchOptions options;
+    options.shape = arguments.at(0);
+    options.device_uuid = gpu::device_uuid(0);
+    const std::string recompute = arguments.at(1);
+    options.recompute = recompute == "full"        ? model::Recompute::full
+                        : recompute == "selective" ? model::Recompute::selective
+                                                   : model::Recompute::none;
+    options.micro_batches.clear();
+    for (const char c : arguments.at(2)) {
+      if (c != ',') options.micro_batches.push_back(c - '0');
+    }
+    options.layers = std::stoll(arguments.at(3));
+    options.kernels = arguments.at(4) == "1";
+    std::printf("%s\n", bench_train(options).dump().c_str());
+    return 0;
+  } catch (const std::exception& error) {
+    std::printf("%s\n", error.what());
+    return 4;
+  }
+});
+
+struct Trained {
+  std::map<std::string, std::vector<double>> dump;
+  std::vector<StepFigures> steps;
+};
+
+RankOptions on_gpus(RankOptions options, tensor::DType dtype) {
+  options.device = "cuda";
+  options.dtype = dtype;
+  for (size_t i = 0; i < options.plan.devices.size(); ++i) {
+    options.plan.devices[i].uuid = gpu::device_uuid(static_cast<int>(i) % gpu::device_count());
+  }
+  return options;
+}
+
+// One step on one rank.
+Trained train_once(const RankOptions& options, const rollout::TrainBatch& batch) {
+  const TempDir folder;
+  const fs::path path = folder.path() / "batch.safetensors";
+  rollout::write_train_batch(path, batch);
+  Trained trained;
+  run_layout(options, [&](TrainerRank& rank) { trained.steps = rank.train(path, folder.path()); });
+  trained.dump = read_dump(folder.path(), options);
+  return trained;
+}
+
+double norm(const std::vector<double>& values) {
+  double sum = 0.0;
+  for (const double value : values) sum += value * value;
+  return std::sqrt(sum);
+}
+
+double distance(std::vector<double> a, const std::vector<double>& b) {
+  REQUIRE(a.size() == b.size());
+  for (size_t i = 0; i < a.size(); ++i) a[i] -= b[i];
+  return norm(a);
+}
+
+// Largest distance of tensors whose names begin so, relative to their size. What ought to be next to nothing (the
+// gradient of a key's bias is zero but for rounding) is held against a fiftieth of the largest.
+double worst(const Trained& a, const Trained& b, const std::string& prefix) {
+  double largest_size = 0.0, largest = 0.0;
+  for (const auto& [name, values] : b.dump) {
+    if (name.starts_with(prefix)) largest_size = std::max(largest_size, norm(values));
+  }
+  std::string which;
+  for (const auto& [name, values] : b.dump) {
+    if (!name.starts_with(prefix)) continue;
+    const double one = distance(a.dump.at(name), values) / std::max(norm(values), largest_size / 50);
+    if (one > largest) which = name;
+    largest = std::max(largest, one);
+  }
+  MESSAGE(which << " is off by " << largest);
+  return largest;
+}
+
+}  // namespace
+
+TEST_CASE("a float32 step on a GPU is the CPU's") {
+  for (const bool tied : {true, false}) {
+    const arch::ModelConfig config = parallel_config(tied);
+    const RankOptions options = options_of({}, config);
+    const Trained cpu = train_once(options, parallel_batch());
+    const Trained gpu = train_once(on_gpus(options, tensor::DType::f32), parallel_batch());
+    CHECK(gpu.steps[0].policy.terms.loss == doctest::Approx(cpu.steps[0].policy.terms.loss).epsilon(1e-4));
+    CHECK(gpu.steps[0].grad_norm == doctest::Approx(cpu.steps[0].grad_norm).epsilon(1e-4));
+    CHECK(worst(gpu, cpu, "grad.") < 1e-4);
+    CHECK(worst(gpu, cpu, "weight.") < 1e-4);
+    CHECK(worst(gpu, cpu, "logprobs") < 1e-5);
+  }
+}
+
+// bf16 keeps 8 bits: each of some 40 roundings between a token and its log-prob moves a value by at most 2^-9 of
+// itself, which adds up to about one percent in activations and to some percent in gradients.
+TEST_CASE("a bf16 step on a GPU is the float32 step up to bf16's rounding, with one and with many micro-batches") {
+  for (const bool tied : {true, false}) {
+    RankOptions options = options_of({}, parallel_config(tied));
+    const Trained cpu = train_once(options, parallel_batch());
+    for (const int64_t tokens : {70, 1000}) {
+      options.max_tokens_per_gpu = tokens;
+      const Trained gpu = train_once(on_gpus(options, tensor::DType::bf16), parallel_batch());
+      CHECK(gpu.steps[0].policy.terms.loss == doctest::Approx(cpu.steps[0].policy.terms.loss).epsilon(0.01));
+      CHECK(gpu.steps[0].grad_norm == doctest::Approx(cpu.steps[0].grad_norm).epsilon(0.02));
+      CHECK(worst(gpu, cpu, "grad.") < 0.06);
+      CHECK(worst(gpu, cpu, "logprobs") < 0.01);
+      CHECK(gpu.steps[0].policy.terms.ppo_kl_abs == 0.0);
+    }
+  }
+}
+
+TEST_CASE("what is computed again gives the gradients of what was kept") {
+  RankOptions options = on_gpus(options_of({}, parallel_config(true)), tensor::DType::bf16);
+  const Trained kept = train_once(options, parallel_batch());
+  for (const model::Recompute recompute : {model::Recompute::selective, model::Recompute::full}) {
+    options.recompute = recompute;
+    const Trained again = train_once(options, parallel_batch());
+    CHECK(again.dump.at("logprobs") == kept.dump.at("logprobs"));
+    // The attention's backward pass adds up in an order that changes from run to run.
+    CHECK(worst(again, kept, "grad.") < 5e-3);
+  }
+}
+
+TEST_CASE("products of a fixed number of rows give a row the same bits wherever it stands") {
+  const torch::Device device(torch::kCUDA, 0);
+  const auto type = torch::TensorOptions().device(device).dtype(torch::kBFloat16);
+  const arch::ModelConfig config = parallel_config(true);
+  gpu::DeviceMemory memory(arch::arena_layout(config, tensor::DType::bf16, 0, 1).total_bytes);
+  model::Decoder decoder(config, tensor::DType::bf16, model::single_rank(), memory.data(), device);
+  model::init_weights(decoder, 3);
+  decoder.set_rows_per_product(64);
+  const torch::NoGradGuard no_grad;
+  const torch::Tensor ids = torch::arange(100, torch::kInt64).remainder(37);
+  const torch::Tensor positions = torch::arange(50, torch::kInt64).repeat({2});
+  const torch::Tensor both =
+      decoder.hidden_states(ids, positions, model::packed_attention({50, 50}, device, torch::kBFloat16));
+  const torch::Tensor second = decoder.hidden_states(ids.slice(0, 50, 100), positions.slice(0, 0, 50),
+                                                     model::packed_attention({50}, device, torch::kBFloat16));
+  CHECK(torch::equal(both.slice(0, 50, 100), second));
+}
+
+TEST_CASE("offloading gives the memory back and keeps every bit") {
+  const RankOptions options = on_gpus(options_of({}, parallel_config(true)), tensor::DType::bf16);
+  const TempDir folder;
+  const fs::path path = folder.path() / "batch.safetensors";
+  rollout::write_train_batch(path, parallel_batch());
+  run_layout(options, [&](TrainerRank& rank) {
+    rank.train(path, "");
+    rank.save(folder.path() / "before");
+    const uint64_t used = rank.memory().used_bytes;
+    rank.offload();
+    CHECK(rank.memory().used_bytes < used / 2);
+    rank.offload();
+    rank.onload();
+    rank.onload();
+    rank.save(folder.path() / "after");
+    rank.train(path, "");
+  });
+  for (const char* file : {"model/model.safetensors", "trainer/optimizer.safetensors"}) {
+    CHECK(read_file(folder.path() / "before" / file) == read_file(folder.path() / "after" / file));
+  }
+}
+
+TEST_CASE("a checkpoint of a GPU is read on the CPU and on a GPU, bit by bit") {
+  const RankOptions options = on_gpus(options_of({}, parallel_config(false)), tensor::DType::bf16);
+  const TempDir folder;
+  const fs::path path = folder.path() / "batch.safetensors";
+  rollout::write_train_batch(path, parallel_batch());
+  run_layout(options, [&](TrainerRank& rank) {
+    rank.train(path, "");
+    rank.save(folder.path() / "first");
+  });
+  RankOptions resumed = options;
+  resumed.checkpoint_dir = folder.path() / "first";
+  run_layout(resumed, [&](TrainerRank& rank) { rank.save(folder.path() / "second"); });
+  for (const char* file : {"model/model.safetensors", "trainer/optimizer.safetensors"}) {
+    CHECK(read_file(folder.path() / "first" / file) == read_file(folder.path() / "second" / file));
+  }
+  std::vector<std::byte> arena(arch::arena_layout(options.config, tensor::DType::f32, 0, 1).total_bytes);
+  model::Decoder decoder(options.config, tensor::DType::f32, model::single_rank(), arena.data());
+  model::load_weights(decoder, folder.path() / "first" / "model");
+  const tensor::SafetensorsFile file(folder.path() / "first" / "trainer" / "optimizer.safetensors");
+  for (const model::Decoder::Named& parameter : decoder.parameters()) {
+    const tensor::TensorView& master = file.find("master." + parameter.name);
+    const torch::Tensor values =
+        torch::from_blob(const_cast<std::byte*>(master.data), parameter.value.sizes(), torch::kFloat32);
+    CHECK(torch::equal(parameter.value, values.to(torch::kBFloat16).to(torch::kFloat32)));
+  }
+}
