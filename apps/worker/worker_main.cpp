@@ -7,6 +7,7 @@
 #include "base/json.hpp"
 #include "executor/bench_generate.hpp"
 #include "proc/process.hpp"
+#include "trainer/bench_train.hpp"
 
 namespace {
 
@@ -39,14 +40,22 @@ executor::EngineOptions engine_options(const Json& json) {
   return options;
 }
 
-// {"what": "generate", "json": whether for machines, ...}
+// {"what": "generate" or "train", "json": whether for machines, ...}
 int bench(const Json& json) {
   const std::string what = json_string(json, "what", "bench options");
-  if (what != "generate") throw Error(ErrorKind::internal, "unknown benchmark " + what);
-  const Json result = executor::bench_generate(executor::generate_bench_options(json));
-  const std::string text =
-      json_bool(json, "json", "bench options") ? result.dump(2) + "\n" : executor::generate_bench_text(result);
-  std::fputs(text.c_str(), stdout);
+  const bool for_machines = json_bool(json, "json", "bench options");
+  Json result;
+  std::string text;
+  if (what == "generate") {
+    result = executor::bench_generate(executor::generate_bench_options(json));
+    text = executor::generate_bench_text(result);
+  } else if (what == "train") {
+    result = trainer::bench_train(trainer::train_bench_options(json));
+    text = trainer::train_bench_text(result);
+  } else {
+    throw Error(ErrorKind::internal, "unknown benchmark " + what);
+  }
+  std::fputs(for_machines ? (result.dump(2) + "\n").c_str() : text.c_str(), stdout);
   return 0;
 }
 

@@ -1,6 +1,7 @@
 #include "trainer/bench_train.hpp"
 
 #include <chrono>
+#include <cstdio>
 #include <functional>
 #include <numeric>
 
@@ -146,8 +147,48 @@ arch::ModelConfig bench_shape(const std::string& name) {
   throw Error(ErrorKind::refused, "unknown shape \"" + name + "\"; expected qwen3-0.6b or qwen3-4b");
 }
 
+TrainBenchOptions train_bench_options(const Json& json) {
+  const std::string what = "bench options";
+  TrainBenchOptions options;
+  options.shape = json_string(json, "shape", what);
+  options.device_uuid = json_string(json, "device_uuid", what);
+  options.tokens = json_int(json, "tokens", what);
+  options.sequence = json_int(json, "sequence", what);
+  options.micro_batches = json_ints(json, "micro_batches", what);
+  options.recompute = model::parse_recompute(json_string(json, "recompute", what));
+  options.layers = json_int(json, "layers", what);
+  options.repeats = static_cast<int>(json_int(json, "repeats", what));
+  options.kernels = json_bool(json, "kernels", what);
+  return options;
+}
+
+std::string train_bench_text(const Json& result) {
+  std::string text = result.at("shape").get<std::string>() + ", " + std::to_string(result.at("tokens").get<int64_t>()) +
+                     " tokens a micro-batch in sequences of " + std::to_string(result.at("sequence").get<int64_t>()) +
+                     "\n";
+  for (const Json& one : result.at("cases")) {
+    char line[160];
+    std::snprintf(
+        line, sizeof line, "%-7s %2lld micro-batches  %8.1f ms  %9.0f tokens/s  MFU %5.1f %%  peak %6.1f GiB\n",
+        one.at("case").get<std::string>().c_str(), static_cast<long long>(one.at("micro_batches").get<int64_t>()),
+        one.at("seconds").get<double>() * 1e3, one.at("tokens_per_s").get<double>(), one.at("mfu").get<double>() * 100,
+        one.at("peak_bytes").get<double>() / (1 << 30));
+    text += line;
+    for (const Json& kernel : one.value("kernels", Json::array())) {
+      std::snprintf(line, sizeof line, "  %9.3f ms  %6lld x  ", kernel.at("ms").get<double>(),
+                    static_cast<long long>(kernel.at("calls").get<int64_t>()));
+      text += line + kernel.at("name").get<std::string>().substr(0, 100) + "\n";
+    }
+  }
+  return text;
+}
+
 Json bench_train(const TrainBenchOptions& options) {
-  VIME_CHECK(options.tokens % options.sequence == 0, "a micro-batch of whole sequences");
+  if (options.tokens % options.sequence != 0) {
+    throw Error(ErrorKind::refused, "a micro-batch of " + std::to_string(options.tokens) +
+                                        " tokens is not made of whole sequences of " +
+                                        std::to_string(options.sequence));
+  }
   const torch::Device device = model::select_torch_device("cuda", options.device_uuid);
   arch::ModelConfig config = bench_shape(options.shape);
   if (options.layers > 0) config.num_hidden_layers = options.layers;

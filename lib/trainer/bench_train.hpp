@@ -34,4 +34,8 @@ struct TrainBenchOptions {
 // times attention's, causal ones counted half; recomputation is not counted.
 Json bench_train(const TrainBenchOptions& options);
 
+TrainBenchOptions train_bench_options(const Json& json);  // a member for each field
+// The figures as lines for people.
+std::string train_bench_text(const Json& result);
+
 }  // namespace vime::trainer

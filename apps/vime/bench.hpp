@@ -1,0 +1,11 @@
+// The subcommands of vime bench, one file each.
+#pragma once
+
+#include "commands.hpp"
+
+namespace vime::app {
+
+void add_bench_generate(CLI::App& bench, Action& chosen);
+void add_bench_train(CLI::App& bench, Action& chosen);
+
+}  // namespace vime::app
