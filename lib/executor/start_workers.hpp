@@ -27,6 +27,7 @@ struct ExecutorOptions {
   std::string model_dir;                  // config.json, and the weights unless load_weights is false
   bool load_weights = true;               // false: memory only, until the first push or reload
   std::string dtype = "auto";             // float32, bfloat16, float16; auto: config.json's
+  std::string device = "cpu";             // cpu or cuda
   std::vector<std::string> device_uuids;  // one worker each
   std::string run_id;                     // for process titles
   int64_t max_model_len = 0;              // 0: the model's own limit

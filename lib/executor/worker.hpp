@@ -3,11 +3,11 @@
 #pragma once
 
 #include <memory>
-#include <set>
 #include <string>
 #include <vector>
 
 #include "base/json.hpp"
+#include "channels/shard_store.hpp"
 #include "executor/forward.hpp"
 #include "executor/frames.hpp"
 #include "executor/pages.hpp"
@@ -30,10 +30,10 @@ class Worker {
   Json meet();
   void set_up(const Json& request);
   void make_link(const Json& request);
+  void make_store();
   void update(const Json& update_info);
-  void take(const tensor::TensorView& view);
-  void finish_update();
-  Json checksums() const;
+  void finish_update() const;
+  Json checksums();
 
   int size() const { return static_cast<int>(options_.device_uuids.size()); }
 
@@ -45,8 +45,8 @@ class Worker {
   std::unique_ptr<Pages> arena_;
   std::unique_ptr<model::Decoder> decoder_;
   std::unique_ptr<Forward> forward_;
+  std::unique_ptr<channels::ShardStore> store_;  // fills the arena
   weights::Receiver receiver_;
-  std::set<std::string> updated_;  // parameters since start
 };
 
 // The worker process from fork to exit; never returns.

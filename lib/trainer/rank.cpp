@@ -63,6 +63,7 @@ std::string TrainerRank::replica() const {
 }
 
 std::unique_ptr<weights::Arena> TrainerRank::make_arena(uint64_t bytes) const {
+  if (on_gpu()) return std::make_unique<channels::DeviceArena>(bytes);
   return std::make_unique<weights::SharedArena>(bytes);
 }
 

@@ -156,6 +156,10 @@ Json handle_push(TrainerRank& rank, const Json& body) {
   return reply;
 }
 
+Json handle_prepare_push(TrainerRank& rank, const Json&) {
+  return {{"seconds", rank.prepare_push()}};
+}
+
 Json handle_checkpoint_bytes(TrainerRank& rank, const Json&) {
   return {{"bytes", rank.checkpoint_bytes()}};
 }
@@ -246,6 +250,7 @@ int serve_trainer(const TrainerOptions& options, const MakeRank& make_rank) {
   });
   add_command(server, queue, commands, rank, "/setup", handle_setup);
   add_command(server, queue, commands, rank, "/train", handle_train);
+  add_command(server, queue, commands, rank, "/prepare_push", handle_prepare_push);
   add_command(server, queue, commands, rank, "/push", handle_push);
   add_command(server, queue, commands, rank, "/save", handle_save);
   add_command(server, queue, commands, rank, "/checkpoint_bytes", handle_checkpoint_bytes);
