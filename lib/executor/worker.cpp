@@ -8,6 +8,8 @@
 
 #include "base/log.hpp"
 #include "base/strings.hpp"
+#include "channels/device_arena.hpp"
+#include "channels/nccl_channel.hpp"
 #include "executor/device_forward.hpp"
 #include "executor/host_forward.hpp"
 #include "gpu/device.hpp"
@@ -15,7 +17,6 @@
 #include "model/threads.hpp"
 #include "model/torch_device.hpp"
 #include "proc/process.hpp"
-#include "weights/checksum.hpp"
 
 namespace vime::executor {
 namespace {
@@ -93,6 +94,7 @@ Json Worker::set_up(const Json& request) {
   device_ = model::select_torch_device(options_.device, options_.device_uuids.at(static_cast<std::size_t>(index_)));
   if (on_gpu()) free_before_ = gpu::memory_info().free_bytes;
   make_link(request);
+  make_store();
   if (options_.random_weights) {
     fill_randomly(*decoder_);
   } else if (options_.load_weights) {
@@ -102,59 +104,55 @@ Json Worker::set_up(const Json& request) {
   return {{"slots", forward_->slots()}};
 }
 
-// The view is a whole checkpoint tensor; this worker keeps its part.
-void Worker::take(const tensor::TensorView& view) {
-  const std::string& name = view.info.name;
-  if (config_.tie_word_embeddings && name == "lm_head.weight") return;  // some checkpoints repeat the embedding
-  for (const arch::ArenaEntry& entry : decoder_->layout().entries) {
-    const tensor::TensorInfo& own = entry.parameter.full;
-    if (own.name != name) continue;
-    if (own.shape != view.info.shape) {
-      throw Error(ErrorKind::refused, name + ": expected shape " + tensor::shape_text(own.shape) + ", found " +
-                                          tensor::shape_text(view.info.shape));
-    }
-    torch::Tensor converted;
-    const std::byte* bytes = view.data;
-    if (own.dtype != view.info.dtype) {
-      converted =
-          torch::from_blob(const_cast<std::byte*>(view.data), view.info.shape, model::scalar_type(view.info.dtype))
-              .to(model::scalar_type(own.dtype));
-      bytes = static_cast<const std::byte*>(converted.data_ptr());
-    }
-    arch::copy_shard(bytes, own, entry.shard, arena_->data() + entry.offset);
-    updated_.insert(name);
+// How updates come into the arena. A GPU's worker takes what a GPU can be sent too.
+void Worker::make_store() {
+  const bool tied = config_.tie_word_embeddings;
+  if (!on_gpu()) {
+    store_ = std::make_unique<channels::HostShardStore>(
+        decoder_->layout(), arena_->data(), tied,
+        [converted = torch::Tensor()](const tensor::TensorView& view, tensor::DType to) mutable {
+          auto* const data = const_cast<std::byte*>(view.data);
+          converted =
+              torch::from_blob(data, view.info.shape, model::scalar_type(view.info.dtype)).to(model::scalar_type(to));
+          return static_cast<const std::byte*>(converted.data_ptr());
+        });
     return;
   }
-  throw Error(ErrorKind::refused, "the model has no parameter \"" + name + "\"");
+  auto store = std::make_unique<channels::DeviceShardStore>(decoder_->layout(), arena_->data(), tied);
+  receiver_.add_backend("ipc", weights::OpenMapping(channels::open_device_mapping));
+  receiver_.add_backend("nccl",
+                        weights::OpenNetwork([own = store.get()](const Json& info, const weights::NetworkPlace& place) {
+                          return std::make_unique<channels::NcclReceiver>(info, place, *own);
+                        }));
+  store_ = std::move(store);
 }
 
+// Answered when the arena holds the update: from then on the sender may overwrite its memory.
 void Worker::update(const Json& update_info) {
-  receiver_.receive(update_info, [this](const tensor::TensorView& view) { take(view); });
+  receiver_.receive(update_info,
+                    [this](const weights::Bucket& bucket, const std::byte* base) { store_->take(bucket, base); });
+  store_->wait();
 }
 
 // A bucket that was lost on the way must not pass for an update.
-void Worker::finish_update() {
-  std::vector<std::string> missing;
-  for (const arch::ArenaEntry& entry : decoder_->layout().entries) {
-    if (updated_.count(entry.parameter.full.name) == 0) missing.push_back(entry.parameter.full.name);
-  }
+void Worker::finish_update() const {
+  const std::vector<std::string> missing = store_->missing();
   if (missing.empty()) return;
   throw Error(ErrorKind::refused, std::to_string(missing.size()) + " of " +
                                       std::to_string(decoder_->layout().entries.size()) +
                                       " parameters were not sent since start_weight_update: " + names_text(missing));
 }
 
-Json Worker::checksums() const {
+Json Worker::checksums() {
+  const std::vector<uint64_t> sums = store_->checksums();
   Json parts = Json::array();
-  for (const arch::ArenaEntry& entry : decoder_->layout().entries) {
-    const arch::Shard& shard = entry.shard;
-    const uint64_t sum =
-        weights::part_checksum(entry.parameter.full, shard.dim, shard.begin, shard.end, arena_->data() + entry.offset);
+  for (std::size_t i = 0; i < sums.size(); ++i) {
+    const arch::ArenaEntry& entry = decoder_->layout().entries[i];
     parts.push_back({{"name", entry.parameter.full.name},
-                     {"begin", shard.begin},
-                     {"end", shard.end},
-                     {"owner", shard.owner()},
-                     {"sum", sum}});
+                     {"begin", entry.shard.begin},
+                     {"end", entry.shard.end},
+                     {"owner", entry.shard.owner()},
+                     {"sum", sums[i]}});
   }
   return {{"parts", std::move(parts)}};
 }
@@ -171,7 +169,7 @@ Json Worker::control(const Json& request) {
   if (call == "init") {
     receiver_.init(request.at("info"));
   } else if (call == "start") {
-    updated_.clear();
+    store_->start();
   } else if (call == "update") {
     update(request.at("info"));
   } else if (call == "finish") {

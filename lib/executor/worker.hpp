@@ -3,11 +3,11 @@
 #pragma once
 
 #include <memory>
-#include <set>
 #include <string>
 #include <vector>
 
 #include "base/json.hpp"
+#include "channels/shard_store.hpp"
 #include "executor/forward.hpp"
 #include "executor/frames.hpp"
 #include "executor/start_workers.hpp"
@@ -34,11 +34,11 @@ class Worker {
   Json set_up(const Json& request);
   void make_link(const Json& request);
   std::unique_ptr<Forward> make_forward();
+  void make_store();
   void update(const Json& update_info);
-  void take(const tensor::TensorView& view);
-  void finish_update();
+  void finish_update() const;
   void wake(const Json& request);
-  Json checksums() const;
+  Json checksums();
 
   bool on_gpu() const { return options_.device == "cuda"; }
   int size() const { return static_cast<int>(options_.device_uuids.size()); }
@@ -53,10 +53,10 @@ class Worker {
   std::unique_ptr<WeightMemory> arena_;
   std::unique_ptr<model::Decoder> decoder_;
   std::unique_ptr<Forward> forward_;
+  std::unique_ptr<channels::ShardStore> store_;  // fills the arena
   weights::Receiver receiver_;
-  std::set<std::string> updated_;  // parameters since start
-  int64_t steps_ = 0;              // since they were last asked for
-  double step_seconds_ = 0;        // in the forward pass and its draws
+  int64_t steps_ = 0;        // since they were last asked for
+  double step_seconds_ = 0;  // in the forward pass and its draws
 };
 
 // The worker process from fork to exit; never returns.

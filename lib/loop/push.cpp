@@ -49,6 +49,7 @@ PushReport WeightPush::run() {
     engines.push_back(
         {{"id", id}, {"url", address.url}, {"token", address.token}, {"init", !initialised_.contains(id)}});
   }
+  trainers_.call_all("/prepare_push", Json::object());
   const auto start = SteadyClock::now();
   fleet_.pause_all();
   const std::vector<Json> replies = trainers_.call_all(

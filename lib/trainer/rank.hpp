@@ -12,6 +12,8 @@
 
 #include "algo/policy_loss.hpp"
 #include "arch/model_config.hpp"
+#include "channels/device_push.hpp"
+#include "gpu/communicator.hpp"
 #include "http/client.hpp"
 #include "model/decoder.hpp"
 #include "placement/placement.hpp"
@@ -70,7 +72,7 @@ struct PushTarget {
 
 struct PushFigures {
   std::vector<weights::EngineResult> results;  // of the engines that this rank led
-  double prepare_s = 0.0;                      // work for the push outside of any engine's pause
+  double prepare_s = 0.0;                      // of the prepare_push() before it: outside of any engine's pause
   uint64_t extra_bytes = 0;                    // memory that the push took
 };
 
@@ -97,6 +99,10 @@ class TrainerRank {
   //   grad.<HF name>, weight.<HF name>   float32, this rank's shard: summed gradient before clipping, weight afterwards
   //   logprobs, logprobs_after           float64 [response tokens], before and after the step, NaN where others know
   std::vector<StepFigures> train(const std::string& batch_path, const std::string& dump);
+  // Brings what can be brought together before the engines are paused, for the push that comes next; the weights do not
+  // change between the two. Seconds that it took: 0 where engines read the arena itself, and on the CPU, where the
+  // first bucket has nowhere to be but in the staging that the push goes through anyway. May be left out.
+  double prepare_push();
   // targets: every engine, by id. A failed engine is in the results, not an exception.
   virtual PushFigures push(int64_t version, const std::vector<PushTarget>& targets);
   std::vector<PartSum> checksums() const;  // of all parameters that this rank holds. Not collective.
@@ -154,7 +160,12 @@ class TrainerRank {
   void write_dump(const std::string& folder, const std::vector<double>& before, const std::vector<double>& after);
   bool writes_checkpoints() const { return place().dp_rank == 0 && place().cp_rank == 0; }  // rank 0 and its replica
   bool has_reader() const;
+  bool on_gpu() const { return options_.device == "cuda"; }
+  std::vector<weights::PlacedTensor> placed() const;
+  std::unique_ptr<weights::NetworkPush> make_network_push() const;
+  channels::StagedPush* staged_push();
   void send_buckets(std::optional<weights::SlotPush>& slot, weights::NetworkPush* network, PushFigures& figures);
+  void send_from_gpu(std::optional<weights::SlotPush>& slot, weights::NetworkPush* network, PushFigures& figures);
   std::map<std::string, uint64_t> save_weights(const std::string& dir);
   std::map<std::string, uint64_t> save_state(const std::string& dir);
 
@@ -174,7 +185,12 @@ class TrainerRank {
   std::unique_ptr<RankSlotGroup> slot_;        // of the slot that holds this rank; else null
   std::unique_ptr<weights::Arena> staging_;    // a bucket of whole tensors, where the arena lacks some
   http::Client client_;
+  weights::SentManifests sent_;  // to the engine of the slot
   std::unique_ptr<weights::NetworkPush> network_push_;
+  // On a GPU where the arena lacks some tensors: the ranks' memory is exchanged between GPUs.
+  std::unique_ptr<gpu::Communicator> push_tp_, push_stages_;
+  std::unique_ptr<channels::StagedPush> staged_push_;
+  double prepare_s_ = 0.0;
   std::vector<std::byte> network_staging_;
 };
 

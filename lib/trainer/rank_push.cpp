@@ -3,13 +3,19 @@
 #include <algorithm>
 #include <utility>
 
+#include "base/deadline.hpp"
 #include "base/error.hpp"
+#include "channels/nccl_channel.hpp"
+#include "gpu/device.hpp"
 #include "trainer/rank.hpp"
 #include "weights/bucket.hpp"
 #include "weights/checksum.hpp"
 
 namespace vime::trainer {
 namespace {
+
+constexpr uint64_t kDeviceAlignment = 256;           // of tensors in a GPU's staging
+constexpr uint64_t kChunkBytes = uint64_t{1} << 30;  // of messages that are sent from the arena itself
 
 std::vector<weights::PlacedTensor> placed_tensors(const arch::ArenaLayout& layout,
                                                   const std::vector<tensor::TensorInfo>& wanted) {
@@ -59,6 +65,8 @@ PushFigures TrainerRank::push(int64_t version, const std::vector<PushTarget>& ta
     options.engine = engines[engine].get();
     options.version = version;
     options.init_needed = targets[engine].init_needed;
+    options.backend = on_gpu() ? "ipc" : "shm";
+    options.sent = &sent_;
     slot.emplace(std::move(options));
     slot->start();
   }
@@ -69,13 +77,17 @@ PushFigures TrainerRank::push(int64_t version, const std::vector<PushTarget>& ta
       network_targets.push_back({engines[at].get(), engine.count, targets[at].init_needed});
   }
   const bool is_source = options_.rank == 0 && !network_targets.empty();
-  if (is_source && !network_push_) {
-    network_push_ = std::make_unique<weights::NetworkPush>(options_.host, options_.token, options_.transfer_timeout);
-  }
+  if (is_source && !network_push_) network_push_ = make_network_push();
   if (is_source) network_push_->start(network_targets, version);
 
   PushFigures figures;
-  send_buckets(slot, is_source ? network_push_.get() : nullptr, figures);
+  figures.prepare_s = std::exchange(prepare_s_, 0.0);
+  weights::NetworkPush* const network = is_source ? network_push_.get() : nullptr;
+  if (on_gpu()) {
+    send_from_gpu(slot, network, figures);
+  } else {
+    send_buckets(slot, network, figures);
+  }
   if (slot) {
     if (const std::optional<weights::EngineResult> result = slot->finish()) figures.results.push_back(*result);
   }
@@ -101,6 +113,69 @@ bool TrainerRank::has_reader() const {
   return false;
 }
 
+std::vector<weights::PlacedTensor> TrainerRank::placed() const {
+  return placed_tensors(decoder_->layout(), pushed_tensors());
+}
+
+std::unique_ptr<weights::NetworkPush> TrainerRank::make_network_push() const {
+  const std::string &host = options_.host, &token = options_.token;
+  const auto timeout = options_.transfer_timeout;
+  if (!on_gpu()) return std::make_unique<weights::NetworkPush>(host, token, timeout);
+  return std::make_unique<weights::NetworkPush>([host, token, timeout](int world_size) {
+    return std::make_unique<channels::NcclSource>(host, token, world_size, timeout);
+  });
+}
+
+// Null where nothing is gathered. Made by all ranks of a replica at the same time, at their first push.
+channels::StagedPush* TrainerRank::staged_push() {
+  if (!on_gpu() || !whole_->needed() || !has_reader()) return nullptr;
+  if (staged_push_) return staged_push_.get();
+  const auto timeout = options_.meeting_timeout + options_.transfer_timeout;
+  const auto join = [&](model::RankGroup& group) -> std::unique_ptr<gpu::Communicator> {
+    if (group.size() == 1) return nullptr;
+    const std::string id = group.broadcast_string(group.rank() == 0 ? gpu::Communicator::unique_id() : "", 0);
+    return std::make_unique<gpu::Communicator>(
+        gpu::CommunicatorOptions{"push, " + group.name(), group.rank(), group.size(), timeout}, id);
+  };
+  push_tp_ = join(*groups_.tp);
+  push_stages_ = join(*groups_.stages);
+  channels::GatherOptions gather;
+  for (int stage = 0; stage < groups_.stages->size(); ++stage) {
+    std::vector<arch::ArenaLayout>& of_ranks = gather.layouts.emplace_back();
+    for (int rank = 0; rank < groups_.tp->size(); ++rank) {
+      of_ranks.push_back(arch::arena_layout(options_.config, pushed_tensors().front().dtype, rank, groups_.tp->size(),
+                                            arch::stage_of(options_.config, stage, groups_.stages->size())));
+    }
+  }
+  gather.stage = groups_.stages->rank();
+  gather.tp_rank = groups_.tp->rank();
+  gather.tp = push_tp_.get();
+  gather.stages = push_stages_.get();
+  gather.arena = arena_->data();
+  gather.buckets = weights::pack_buckets(pushed_tensors(), options_.buffer_bytes, kDeviceAlignment);
+  staged_push_ = std::make_unique<channels::StagedPush>(std::move(gather));
+  return staged_push_.get();
+}
+
+double TrainerRank::prepare_push() {
+  channels::StagedPush* const staged = staged_push();
+  if (staged == nullptr) return 0.0;
+  const auto start = SteadyClock::now();
+  gpu::synchronize();  // LibTorch's streams have written the weights
+  staged->prepare();
+  return prepare_s_ = seconds_since(start);
+}
+
+void TrainerRank::send_from_gpu(std::optional<weights::SlotPush>& slot, weights::NetworkPush* network,
+                                PushFigures& figures) {
+  gpu::synchronize();  // whoever reads the weights, here or in an engine, knows nothing of LibTorch's streams
+  if (!whole_->needed()) return channels::send_arena(*arena_, placed(), kChunkBytes, slot, network);
+  if (channels::StagedPush* const staged = staged_push()) {
+    staged->send(slot, network);
+    figures.extra_bytes = staged->extra_bytes();
+  }
+}
+
 // A rank whose arena holds whole tensors lets engines read from it; any other gathers each bucket into the staging
 // first, which all ranks do together, whether they have a slot or not.
 void TrainerRank::send_buckets(std::optional<weights::SlotPush>& slot, weights::NetworkPush* network,
@@ -121,15 +196,16 @@ void TrainerRank::send_buckets(std::optional<weights::SlotPush>& slot, weights::
     figures.extra_bytes = staging_->bytes() + whole_->scratch_bytes();
     return;
   }
-  const std::vector<weights::PlacedTensor> placed = placed_tensors(decoder_->layout(), tensors);
+  const std::vector<weights::PlacedTensor> own = placed();
   if (slot) {
-    for (const weights::Bucket& bucket : weights::arena_buckets(placed, options_.buffer_bytes)) {
-      slot->send(bucket, arena_->handle(), 0, arena_->bytes(), weights::Lifetime::push);
-    }
+    // Nothing is overwritten, so nothing has to be waited for between requests, and one does.
+    weights::Bucket all;
+    for (const weights::PlacedTensor& tensor : own) all.entries.push_back({tensor.info, tensor.offset});
+    slot->send(all, arena_->handle(), 0, arena_->bytes(), weights::Lifetime::push);
   }
   if (network == nullptr) return;
   std::vector<tensor::TensorView> views;
-  for (const weights::PlacedTensor& tensor : placed) views.push_back({tensor.info, arena_->data() + tensor.offset});
+  for (const weights::PlacedTensor& tensor : own) views.push_back({tensor.info, arena_->data() + tensor.offset});
   std::span<const tensor::TensorView> left = views;
   network_staging_.resize(largest(buckets));
   for (const weights::Bucket& bucket : buckets) {

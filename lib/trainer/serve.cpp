@@ -176,6 +176,10 @@ Json handle_onload(TrainerRank& rank, const Json&) {
   return memory_json(rank);
 }
 
+Json handle_prepare_push(TrainerRank& rank, const Json&) {
+  return {{"seconds", rank.prepare_push()}};
+}
+
 Json handle_checkpoint_bytes(TrainerRank& rank, const Json&) {
   return {{"bytes", rank.checkpoint_bytes()}};
 }
@@ -266,6 +270,7 @@ int serve_trainer(const TrainerOptions& options, const MakeRank& make_rank) {
   });
   add_command(server, queue, commands, rank, "/setup", handle_setup);
   add_command(server, queue, commands, rank, "/train", handle_train);
+  add_command(server, queue, commands, rank, "/prepare_push", handle_prepare_push);
   add_command(server, queue, commands, rank, "/push", handle_push);
   add_command(server, queue, commands, rank, "/offload", handle_offload);
   add_command(server, queue, commands, rank, "/onload", handle_onload);
