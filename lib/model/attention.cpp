@@ -292,8 +292,9 @@ struct PackedAttention : torch::autograd::Function<PackedAttention> {
 
 }  // namespace
 
-Attention packed_attention(std::vector<int64_t> lengths, torch::Device device, torch::ScalarType dtype) {
-  if (flash_attention_fits(device, dtype)) return flash_packed_attention(lengths, device);
+Attention packed_attention(std::vector<int64_t> lengths, torch::Device device, torch::ScalarType dtype,
+                           bool same_bits) {
+  if (flash_attention_fits(device, dtype)) return flash_packed_attention(lengths, device, same_bits);
   std::vector<QuerySpan> spans;
   int64_t tokens = 0;
   for (const int64_t length : lengths) {

@@ -18,9 +18,10 @@ using Attention =
 
 // Causal attention over sequences packed one behind the other; differentiable. lengths: tokens of each sequence, sum =
 // rows of q. device and dtype: of q, k and v. 16-bit floats on a GPU go to kernels of their own, everything else is
-// computed exactly, in blocks.
+// computed exactly, in blocks. same_bits: a row's bits depend on its own sequence only; otherwise the fastest kernel
+// for the micro-batch is taken.
 Attention packed_attention(std::vector<int64_t> lengths, torch::Device device = torch::kCPU,
-                           torch::ScalarType dtype = torch::kFloat32);
+                           torch::ScalarType dtype = torch::kFloat32, bool same_bits = false);
 
 // Consecutive positions of one sequence that a context-parallel rank computes.
 struct QuerySpan {

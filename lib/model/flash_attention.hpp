@@ -11,11 +11,11 @@
 
 namespace vime::model {
 
-// Whether heads of this size on this device in this type can be given to the functions below.
+// Whether tensors of this type on this device can be given to the functions below.
 bool flash_attention_fits(torch::Device device, torch::ScalarType dtype);
 
 // As packed_attention and context_parallel_attention.
-Attention flash_packed_attention(const std::vector<int64_t>& lengths, torch::Device device);
+Attention flash_packed_attention(const std::vector<int64_t>& lengths, torch::Device device, bool same_bits);
 Attention flash_context_parallel_attention(const std::vector<QuerySpan>& spans, int64_t rows, CollectivesPtr ranks,
                                            torch::Device device);
 

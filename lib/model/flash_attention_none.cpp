@@ -13,7 +13,7 @@ namespace {
 bool flash_attention_fits(torch::Device, torch::ScalarType) {
   return false;
 }
-Attention flash_packed_attention(const std::vector<int64_t>&, torch::Device) {
+Attention flash_packed_attention(const std::vector<int64_t>&, torch::Device, bool) {
   refuse();
 }
 Attention flash_context_parallel_attention(const std::vector<QuerySpan>&, int64_t, CollectivesPtr, torch::Device) {

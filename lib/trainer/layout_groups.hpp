@@ -38,7 +38,9 @@ struct LayoutGroups {
   Pipeline pipeline() const;
   model::CollectivesPtr context_parallel() const { return collectives(cp, cp_devices); }
   model::CollectivesPtr tied_ends() const { return collectives(ends, end_devices); }
-  ReplicasPtr sharers() const { return replica_devices ? over_devices(replica_devices) : over_sockets(replicas); }
+  ReplicasPtr sharers() const {
+    return replica_devices ? replicas_over_devices(replica_devices) : replicas_over_sockets(replicas);
+  }
 
   static model::CollectivesPtr collectives(const std::shared_ptr<model::RankGroup>& group,
                                            const std::shared_ptr<model::DeviceGroup>& devices) {

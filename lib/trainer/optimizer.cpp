@@ -55,7 +55,7 @@ Optimizer::Optimizer(model::Decoder& decoder, const OptimizerOptions& options) :
   weights_ = torch::from_blob(decoder.arena(), {bytes / size}, type.dtype(decoder.dtype()));
   gradient_ = torch::zeros({elements()}, type.dtype(torch::kFloat32));
   decoder_.set_gradients(gradient_);
-  share(over_sockets(model::RankGroup::alone("dp x cp")), model::RankGroup::alone("trainer"));
+  share(replicas_over_sockets(model::RankGroup::alone("dp x cp")), model::RankGroup::alone("trainer"));
 }
 
 void Optimizer::share(ReplicasPtr replicas, std::shared_ptr<model::RankGroup> world) {

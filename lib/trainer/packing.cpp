@@ -86,7 +86,7 @@ int64_t ZigZag::row_of(int64_t position) const {
 }
 
 Packing pack(const BatchView& view, const rollout::MicroBatch& samples, const model::CollectivesPtr& cp,
-             int row_multiple, torch::Device device, torch::ScalarType dtype) {
+             int row_multiple, torch::Device device, torch::ScalarType dtype, bool same_bits) {
   Packing packing;
   const int64_t all_rows = packed_rows(view, samples, cp->size(), row_multiple);
   Rows rows;
@@ -109,7 +109,7 @@ Packing pack(const BatchView& view, const rollout::MicroBatch& samples, const mo
   }
   if (cp->size() == 1) {
     lengths.resize(lengths.size() + static_cast<size_t>(all_rows - rows.count()), 1);  // padding, each row on its own
-    packing.attention = model::packed_attention(lengths, device, dtype);
+    packing.attention = model::packed_attention(lengths, device, dtype, same_bits);
   } else {
     packing.attention = model::context_parallel_attention(spans, all_rows, cp, device, dtype);
   }

@@ -50,7 +50,8 @@ struct ZigZag {
 };
 
 // The number of rows is a multiple of `row_multiple` and, for the same micro-batch, the same on every rank of `cp`.
-// device and dtype: of the model that computes it.
+// device and dtype: of the model that computes it; same_bits: as packed_attention has it.
 Packing pack(const BatchView& view, const rollout::MicroBatch& samples, const model::CollectivesPtr& cp,
-             int row_multiple, torch::Device device = torch::kCPU, torch::ScalarType dtype = torch::kFloat32);
+             int row_multiple, torch::Device device = torch::kCPU, torch::ScalarType dtype = torch::kFloat32,
+             bool same_bits = false);
 }  // namespace vime::trainer

@@ -96,7 +96,8 @@ std::vector<double> PolicyStep::logprobs(const model::Decoder& decoder, const Ba
   std::vector<Flight> flights(batches.size());
   const int tp = decoder.tensor_parallel()->size();
   for (size_t i = 0; i < batches.size(); ++i) {
-    flights[i].packing = pack(view, batches[i], cp_, tp, decoder.device(), decoder.dtype());
+    flights[i].packing =
+        pack(view, batches[i], cp_, tp, decoder.device(), decoder.dtype(), decoder.rows_per_product() > 0);
   }
   std::vector<double> logprobs(static_cast<size_t>(view.response_offsets.back()),
                                std::numeric_limits<double>::quiet_NaN());
@@ -184,8 +185,8 @@ PolicyFigures PolicyStep::backward(const model::Decoder& decoder, const BatchVie
   const std::vector<rollout::MicroBatch> batches = with_responses(view, micro_batches);
   std::vector<Flight> flights(batches.size());
   for (size_t i = 0; i < batches.size(); ++i) {
-    flights[i].packing =
-        pack(view, batches[i], cp_, decoder.tensor_parallel()->size(), decoder.device(), decoder.dtype());
+    flights[i].packing = pack(view, batches[i], cp_, decoder.tensor_parallel()->size(), decoder.device(),
+                              decoder.dtype(), decoder.rows_per_product() > 0);
   }
   PolicyFigures figures;
   StageWork work = forward_work(decoder, flights);

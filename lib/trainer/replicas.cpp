@@ -37,11 +37,11 @@ class OverDevices final : public Replicas {
 
 }  // namespace
 
-ReplicasPtr over_devices(std::shared_ptr<model::DeviceGroup> group) {
+ReplicasPtr replicas_over_devices(std::shared_ptr<model::DeviceGroup> group) {
   return std::make_shared<OverDevices>(std::move(group));
 }
 
-ReplicasPtr over_sockets(std::shared_ptr<model::RankGroup> group) {
+ReplicasPtr replicas_over_sockets(std::shared_ptr<model::RankGroup> group) {
   return std::make_shared<OverSockets>(std::move(group));
 }
 

@@ -28,8 +28,8 @@ class Replicas {
 using ReplicasPtr = std::shared_ptr<Replicas>;
 
 // Over sockets; what lies on a GPU goes through the host's memory.
-ReplicasPtr over_sockets(std::shared_ptr<model::RankGroup> group);
+ReplicasPtr replicas_over_sockets(std::shared_ptr<model::RankGroup> group);
 // From GPU to GPU. A tensor without equal parts is summed in place.
-ReplicasPtr over_devices(std::shared_ptr<model::DeviceGroup> group);
+ReplicasPtr replicas_over_devices(std::shared_ptr<model::DeviceGroup> group);
 
 }  // namespace vime::trainer

@@ -127,12 +127,17 @@ Json handle_setup(TrainerRank& rank, const Json& body) {
   return Json::object();
 }
 
+Json memory_json(TrainerRank& rank) {
+  const TrainerRank::MemoryFigures memory = rank.memory();
+  return {{"arena_bytes", memory.arena_bytes}, {"used_bytes", memory.used_bytes}, {"peak_bytes", memory.peak_bytes}};
+}
+
 Json handle_train(TrainerRank& rank, const Json& body) {
   Json steps = Json::array();
   for (const StepFigures& figures :
        rank.train(json_string(body, "batch", "/train"), json_string(body, "dump", "/train")))
     steps.push_back(figures_json(figures));
-  return {{"steps", steps}};
+  return {{"steps", steps}, {"memory", memory_json(rank)}};
 }
 
 Json handle_push(TrainerRank& rank, const Json& body) {
@@ -156,11 +161,6 @@ Json handle_push(TrainerRank& rank, const Json& body) {
     }
   }
   return reply;
-}
-
-Json memory_json(TrainerRank& rank) {
-  const TrainerRank::MemoryFigures memory = rank.memory();
-  return {{"arena_bytes", memory.arena_bytes}, {"used_bytes", memory.used_bytes}, {"peak_bytes", memory.peak_bytes}};
 }
 
 Json handle_offload(TrainerRank& rank, const Json&) {

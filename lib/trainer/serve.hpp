@@ -2,14 +2,15 @@
 // Commands run one after another in the order of their arrival; each is answered when it has been done.
 //   GET  /health                       200 once the weights are there
 //   POST /setup  {"meeting_host", "meeting_port"}                        {}
-//   POST /train  {"batch": path, "dump": folder or ""}               {"steps": [figures]}
+//   POST /train  {"batch": path, "dump": folder or ""}               {"steps": [figures], "memory": figures of memory}
 //   POST /push   {"version", "engines": [{"id","url","token","init"}], "checksums": bool}
 //                                      {"results": [{"engine","error"}], "prepare_s", "extra_bytes", "replica",
 //                                      "parts": [{"name","copy","sum": hex}]}
-//   POST /offload {}, POST /onload {}                                {"arena_bytes", "used_bytes", "peak_bytes"}
-//                                      between the two only /push; the figures are TrainerRank::MemoryFigures
+//   POST /offload {}, POST /onload {}                                figures of memory
+//                                      between the two only /push, /offload and /onload
 //   POST /save   {"dir"}                                             {}
 //   POST /checkpoint_bytes {}                                        {"bytes"}
+// Figures of memory: {"arena_bytes", "used_bytes", "peak_bytes"}, as TrainerRank::MemoryFigures.
 #pragma once
 
 #include <functional>

@@ -142,6 +142,39 @@ TEST_CASE("what is computed again gives the gradients of what was kept") {
   }
 }
 
+// bf16 inputs are exact in float32; the kernels round probabilities and results to bf16: 2^-9 of a value each.
+TEST_CASE("attention of short, long, odd and equal sequences is the exact one's, forward and backward") {
+  const torch::Device device(torch::kCUDA, 0);
+  const auto type = torch::TensorOptions().device(device).dtype(torch::kBFloat16);
+  torch::manual_seed(5);
+  const std::vector<std::vector<int64_t>> cases = {{300, 1, 1500, 1024, 1024, 7, 2048}, {2048, 2048}, {1100}, {5, 40}};
+  for (const std::vector<int64_t>& lengths : cases) {
+    int64_t rows = 0;
+    for (const int64_t length : lengths) rows += length;
+    for (const int64_t dim : {64, 128}) {
+      const torch::Tensor qkv = torch::randn({rows, 12, dim}, type);
+      const torch::Tensor d_out = torch::randn({rows, 8, dim}, type);
+      const auto run = [&](torch::ScalarType dtype, bool same_bits) {
+        std::vector<torch::Tensor> in;
+        for (const auto& [begin, heads] : {std::pair{0, 8}, {8, 2}, {10, 2}})
+          in.push_back(qkv.narrow(1, begin, heads).to(dtype).requires_grad_(true));
+        const torch::Tensor out = model::packed_attention(lengths, device, dtype, same_bits)(0, in[0], in[1], in[2]);
+        torch::autograd::backward({out}, {d_out.to(dtype)});
+        return std::vector<torch::Tensor>{out.detach(), in[0].grad(), in[1].grad(), in[2].grad()};
+      };
+      const std::vector<torch::Tensor> exact = run(torch::kFloat32, false);
+      for (const bool same_bits : {false, true}) {
+        const std::vector<torch::Tensor> found = run(torch::kBFloat16, same_bits);
+        for (size_t i = 0; i < exact.size(); ++i) {
+          const torch::Tensor wide = found[i].to(torch::kFloat32);
+          CHECK((wide - exact[i]).norm().item<double>() < 0.01 * exact[i].norm().item<double>());
+          CHECK((wide - exact[i]).abs().max().item<double>() < 0.05 * exact[i].abs().max().item<double>());
+        }
+      }
+    }
+  }
+}
+
 TEST_CASE("products of a fixed number of rows give a row the same bits wherever it stands") {
   const torch::Device device(torch::kCUDA, 0);
   const auto type = torch::TensorOptions().device(device).dtype(torch::kBFloat16);
@@ -154,9 +187,9 @@ TEST_CASE("products of a fixed number of rows give a row the same bits wherever 
   const torch::Tensor ids = torch::arange(100, torch::kInt64).remainder(37);
   const torch::Tensor positions = torch::arange(50, torch::kInt64).repeat({2});
   const torch::Tensor both =
-      decoder.hidden_states(ids, positions, model::packed_attention({50, 50}, device, torch::kBFloat16));
+      decoder.hidden_states(ids, positions, model::packed_attention({50, 50}, device, torch::kBFloat16, true));
   const torch::Tensor second = decoder.hidden_states(ids.slice(0, 50, 100), positions.slice(0, 0, 50),
-                                                     model::packed_attention({50}, device, torch::kBFloat16));
+                                                     model::packed_attention({50}, device, torch::kBFloat16, true));
   CHECK(torch::equal(both.slice(0, 50, 100), second));
 }
 
