@@ -6,6 +6,7 @@
 
 #include "base/json.hpp"
 #include "gpu/device.hpp"
+#include "gpu/device_memory.hpp"
 #include "gpu/roles.hpp"
 #include "model/checkpoint.hpp"
 #include "model/torch_device.hpp"
@@ -177,7 +178,6 @@ TEST_CASE("attention of short, long, odd and equal sequences is the exact one's,
 
 TEST_CASE("products of a fixed number of rows give a row the same bits wherever it stands") {
   const torch::Device device(torch::kCUDA, 0);
-  const auto type = torch::TensorOptions().device(device).dtype(torch::kBFloat16);
   const arch::ModelConfig config = parallel_config(true);
   gpu::DeviceMemory memory(arch::arena_layout(config, tensor::DType::bf16, 0, 1).total_bytes);
   model::Decoder decoder(config, tensor::DType::bf16, model::single_rank(), memory.data(), device);
