@@ -35,6 +35,11 @@ proc::Command engine_command(const EngineLaunch& launch) {
                   launch.logprobs_mode,
                   "--transfer-timeout-ms",
                   std::to_string(launch.transfer_timeout_ms)};
+  if (launch.device != "cpu") {
+    command.argv.insert(command.argv.end(), {"--device", launch.device, "--gpu-memory-utilization",
+                                             format_number(launch.gpu_memory_utilization)});
+    if (launch.deterministic) command.argv.push_back("--deterministic");
+  }
   command.env["VIME_RUN_TOKEN"] = launch.token;
   command.log_path = launch.log_dir + "/" + command.role + ".log";
   return command;
