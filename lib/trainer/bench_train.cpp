@@ -130,7 +130,7 @@ Json bench_layers(const TrainBenchOptions& options, Model& model, torch::Device 
       torch::kBFloat16);
   const double flops = model_flops(model.config, options.tokens, options.sequence, false);
   Json result = measure(options, device, "layers", 1, flops, model.memory.bytes(), [&] {
-    const torch::Tensor y = model.decoder.run_layers(x, on_device, attention);
+    const torch::Tensor y = model.decoder.run_layers(x, on_device, attention).whole();
     torch::autograd::backward({y}, {dy});
     x.mutable_grad() = torch::Tensor();
   });

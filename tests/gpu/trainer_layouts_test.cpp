@@ -1,0 +1,112 @@
+// Two GPUs compute what one does, however the work is cut. Ranks are threads here, each with a GPU of its own.
+#include "torch_doctest.hpp"
+
+#include <cmath>
+#include <future>
+#include <mutex>
+
+#include "gpu/device.hpp"
+#include "unit/trainer/layouts.hpp"
+
+using namespace vime;
+using namespace vime::trainer;
+
+namespace {
+
+struct Trained {
+  std::map<std::string, std::vector<double>> dump;
+  double loss = 0.0, grad_norm = 0.0;
+};
+
+// A rank's whole life is on its thread, since the GPU is the thread's.
+void run_rank(RankOptions options, std::promise<uint16_t>& port, std::shared_future<uint16_t> meeting,
+              const std::function<void(TrainerRank&)>& body) {
+  TrainerRank rank(options);
+  if (options.rank == 0) port.set_value(rank.meeting_port());
+  rank.setup("127.0.0.1", meeting.get());
+  try {
+    body(rank);
+  } catch (const std::exception& error) {
+    rank.leave(error.what());
+    throw;
+  }
+}
+
+Trained train_once(RankOptions options, tensor::DType dtype) {
+  options.device = "cuda";
+  options.dtype = dtype;
+  for (size_t i = 0; i < options.plan.devices.size(); ++i) {
+    options.plan.devices[i].uuid = gpu::device_uuid(static_cast<int>(i));
+  }
+  const TempDir folder;
+  const fs::path path = folder.path() / "batch.safetensors";
+  rollout::write_train_batch(path, parallel_batch());
+  Trained trained;
+  std::mutex mutex;
+  std::promise<uint16_t> port;
+  const std::shared_future<uint16_t> meeting = port.get_future().share();
+  std::vector<std::future<void>> ranks;
+  for (size_t i = 0; i < options.plan.ranks.size(); ++i) {
+    RankOptions own = options;
+    own.rank = static_cast<int>(i);
+    ranks.push_back(std::async(std::launch::async, [&, own] {
+      run_rank(own, port, meeting, [&](TrainerRank& rank) {
+        const std::vector<StepFigures> steps = rank.train(path, folder.path());
+        const std::lock_guard lock(mutex);
+        trained.loss += steps.at(0).policy.terms.loss;
+        trained.grad_norm = steps.at(0).grad_norm;
+      });
+    }));
+  }
+  for (std::future<void>& rank : ranks) rank.get();
+  trained.dump = read_dump(folder.path(), options);
+  return trained;
+}
+
+double norm(const std::vector<double>& values) {
+  double sum = 0.0;
+  for (const double value : values) sum += value * value;
+  return std::sqrt(sum);
+}
+
+// Largest distance of any tensor, relative to its size and at least to a fiftieth of the largest of its kind.
+double apart(const Trained& a, const Trained& b, const std::string& kind) {
+  double largest_size = 0.0, largest = 0.0;
+  for (const auto& [name, values] : b.dump) {
+    if (name.starts_with(kind)) largest_size = std::max(largest_size, norm(values));
+  }
+  for (const auto& [name, values] : b.dump) {
+    if (!name.starts_with(kind)) continue;
+    std::vector<double> difference = a.dump.at(name);
+    for (size_t i = 0; i < difference.size(); ++i) difference[i] -= values[i];
+    largest = std::max(largest, norm(difference) / std::max(norm(values), largest_size / 50));
+  }
+  return largest;
+}
+
+void hold_against_one(bool tied, tensor::DType dtype, double bound) {
+  const arch::ModelConfig config = parallel_config(tied);
+  const Trained one = train_once(options_of({}, config), dtype);
+  const LayoutOfTest layouts[] = {{2, 1, 1, 1}, {1, 2, 1, 1}, {1, 1, 2, 1}, {1, 1, 1, 2}};
+  for (const LayoutOfTest& layout : layouts) {
+    CAPTURE(layout.name());
+    const Trained two = train_once(options_of(layout, config), dtype);
+    CHECK(two.loss == doctest::Approx(one.loss).epsilon(bound));
+    CHECK(two.grad_norm == doctest::Approx(one.grad_norm).epsilon(bound));
+    CHECK(apart(two, one, "grad.") < bound);
+    CHECK(apart(two, one, "weight.") < bound);
+    CHECK(apart(two, one, "logprobs") < bound);
+  }
+}
+
+}  // namespace
+
+// Sums of a few hundred float32 terms in another order.
+TEST_CASE("two GPUs train as one does, in float32") {
+  for (const bool tied : {true, false}) hold_against_one(tied, tensor::DType::f32, 1e-4);
+}
+
+// Two cuts of the same work round differently: as far from each other as either is from float32.
+TEST_CASE("two GPUs train as one does, in bf16") {
+  for (const bool tied : {true, false}) hold_against_one(tied, tensor::DType::bf16, 0.06);
+}
