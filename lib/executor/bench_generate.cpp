@@ -112,12 +112,13 @@ Spent Bench::generate(int64_t response_tokens) {
     const auto stepped = Clock::now();
     scheduler.accept(sampled, "1");
     scheduling += seconds_since(stepped);
+    const double whole = seconds_since(begin);
     const WorkerPool::Figures figures = pool_.figures();
     if (!decodes) {
-      spent.prefill += std::chrono::duration<double>(stepped - begin).count();
+      spent.prefill += whole;
       continue;
     }
-    spent.decode += std::chrono::duration<double>(stepped - begin).count() + seconds_since(stepped);
+    spent.decode += whole;
     spent.scheduling += scheduling;
     spent.worker += figures.seconds;
     ++spent.decode_steps;

@@ -21,6 +21,7 @@
 #include "gpu/pinned_memory.hpp"
 #include "gpu/reserved_memory.hpp"
 #include "gpu/sampling_kernels.hpp"
+#include "model/linear.hpp"
 
 namespace vime::executor {
 namespace {
@@ -51,6 +52,11 @@ gpu::KvType kv_type_of(torch::ScalarType type) {
     default:
       throw Error(ErrorKind::refused, std::string("an engine on a GPU cannot run ") + c10::toString(type) + " weights");
   }
+}
+
+// Each row in one piece, the rows at any distance: [rows, heads, head_dim].
+torch::Tensor packed_rows(const torch::Tensor& x) {
+  return x.stride(2) == 1 && x.stride(1) == x.size(2) ? x : x.contiguous();
 }
 
 // The arrays of a step on both sides.
@@ -91,6 +97,7 @@ class DeviceForward final : public Forward {
   torch::Tensor attend(int layer, const torch::Tensor& q, const torch::Tensor& k, const torch::Tensor& v,
                        const StepLayout& layout, std::byte* arrays);
   torch::Tensor attend_spans(const torch::Tensor& q, int layer, const StepLayout& layout, std::byte* arrays);
+  torch::Tensor drawn_from(const torch::Tensor& states);
   std::vector<engine::Sampled> results(const engine::Batch& batch, const StepMemory& memory) const;
 
   template <typename T>
@@ -243,11 +250,11 @@ torch::Tensor DeviceForward::attend_spans(const torch::Tensor& q, int layer, con
 torch::Tensor DeviceForward::attend(int layer, const torch::Tensor& q, const torch::Tensor& k, const torch::Tensor& v,
                                     const StepLayout& layout, std::byte* arrays) {
   const StepSizes& sizes = layout.sizes;
-  const torch::Tensor queries = q.contiguous(), keys = k.contiguous(), values = v.contiguous();
+  const torch::Tensor queries = q.contiguous(), keys = packed_rows(k), values = packed_rows(v);
   gpu::KvRows rows{sizes.rows, reinterpret_cast<const int32_t*>(arrays + layout.slots),
                    reinterpret_cast<const int32_t*>(arrays + layout.lengths)};
-  gpu::store_kv(keys.data_ptr(), values.data_ptr(), layer_keys(layer), layer_values(layer), rows, kv_, kv_type_,
-                stream_.stream());
+  gpu::store_kv(keys.data_ptr(), keys.stride(0), values.data_ptr(), values.stride(0), layer_keys(layer),
+                layer_values(layer), rows, kv_, kv_type_, stream_.stream());
   if (sizes.row_wise == 0) return attend_spans(queries, layer, layout, arrays);
   torch::Tensor out = torch::empty_like(queries);
   rows.count = sizes.row_wise;
@@ -269,6 +276,12 @@ torch::Tensor DeviceForward::hidden(const StepLayout& layout, std::byte* arrays)
                           }));
 }
 
+// Logits as draws take them: what decoder_.logits() gives, without the copy in float32 where it can be spared.
+torch::Tensor DeviceForward::drawn_from(const torch::Tensor& states) {
+  if (type_ != torch::kBFloat16 || decoder_.tensor_parallel()->size() > 1) return decoder_.logits(states).contiguous();
+  return model::product(states, decoder_.head(), decoder_.rows_per_product());
+}
+
 void DeviceForward::launch(const StepLayout& layout, StepMemory& memory, bool draws) {
   gpu::copy_memory(memory.in_device.data(), memory.in_host.data(), layout.bytes, stream_.stream());
   std::byte* const arrays = memory.in_device.data();
@@ -277,9 +290,10 @@ void DeviceForward::launch(const StepLayout& layout, StepMemory& memory, bool dr
   const torch::Tensor sample_rows = array<int64_t>(arrays, layout.sample_rows, samples);
   for (int64_t begin = 0; begin < samples; begin += kHeadRows) {
     const int64_t end = std::min(begin + kHeadRows, samples);
-    const torch::Tensor logits = decoder_.logits(states.index_select(0, sample_rows.slice(0, begin, end))).contiguous();
+    const torch::Tensor logits = drawn_from(states.index_select(0, sample_rows.slice(0, begin, end)));
     if (!draws) continue;
-    gpu::draw_rows(logits.data_ptr<float>(), end - begin, logits.size(1),
+    const bool narrow = logits.scalar_type() == torch::kBFloat16;
+    gpu::draw_rows(logits.data_ptr(), narrow ? gpu::LogitType::bf16 : gpu::LogitType::f32, end - begin, logits.size(1),
                    reinterpret_cast<const gpu::SampleRow*>(arrays + layout.settings) + begin,
                    reinterpret_cast<const int32_t*>(arrays + layout.banned), shape_.logprobs_mode == LogprobsMode::raw,
                    draw_workspace_.data_ptr(), reinterpret_cast<gpu::DrawnRow*>(memory.out_device.data()) + begin,

@@ -14,6 +14,7 @@
 #include "executor/host_forward.hpp"
 #include "gpu/device.hpp"
 #include "model/checkpoint.hpp"
+#include "model/device_group.hpp"
 #include "model/threads.hpp"
 #include "model/torch_device.hpp"
 #include "proc/process.hpp"
@@ -68,7 +69,11 @@ void Worker::make_link(const Json& request) {
                              : model::RankGroup::join(
                                    "127.0.0.1", static_cast<uint16_t>(json_int(request, "port", "setup")), membership);
     meeting_.reset();
-    tp = model::over_group(std::move(group));
+    if (on_gpu()) {
+      tp = model::over_devices(std::make_shared<model::DeviceGroup>(*group, device_, options_.start_timeout));
+    } else {
+      tp = model::over_group(std::move(group));
+    }
   }
   const uint64_t bytes = arch::arena_layout(config_, dtype, index_, size()).total_bytes;
   arena_ = on_gpu() ? make_gpu_weights(bytes) : make_host_weights(bytes);
@@ -84,7 +89,6 @@ std::unique_ptr<Forward> Worker::make_forward() {
   options.shape = shape;
   options.rows_per_step = options_.rows_per_step;
   options.deterministic = options_.deterministic;
-  options.graphs = size() == 1;
   options.memory_utilization = options_.gpu_memory_utilization;
   options.free_before = free_before_;
   return make_device_forward(*decoder_, options);

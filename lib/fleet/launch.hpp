@@ -15,14 +15,15 @@ struct EngineLaunch {
   std::string run_id;
   std::string token;
   int id = 0;
-  std::string device = "cpu";     // or "cuda"
-  std::string dtype = "float32";  // of the weights
-  double gpu_memory_utilization = 0.9;
-  bool deterministic = false;
+  std::string device = "cpu";             // or "cuda"
+  std::string dtype = "float32";          // of the weights
   std::vector<std::string> device_uuids;  // one worker each
-  std::string model_dir;                  // config and tokenizer, and the weights where they are loaded
-  std::string served_model;               // the name that requests give
-  bool load_weights = false;              // from model_dir; false: they come by the first push
+  // On GPUs only: see executor/start_workers.hpp.
+  bool deterministic = false;
+  double gpu_memory_utilization = 0.9;
+  std::string model_dir;      // config and tokenizer, and the weights where they are loaded
+  std::string served_model;   // the name that requests give
+  bool load_weights = false;  // from model_dir; false: they come by the first push
   int64_t max_model_len = 0;
   int64_t max_num_seqs = 0;
   std::string logprobs_mode;

@@ -32,14 +32,14 @@ int64_t chunk_count(int64_t positions) {
 }
 
 template <typename Unit>
-__global__ void store_rows(const Unit* k, const Unit* v, Unit* keys, Unit* values, const int32_t* slots,
-                           const int32_t* lengths, int64_t positions, int64_t units) {
+__global__ void store_rows(const Unit* k, int64_t k_stride, const Unit* v, int64_t v_stride, Unit* keys, Unit* values,
+                           const int32_t* slots, const int32_t* lengths, int64_t positions, int64_t units) {
   const int64_t row = blockIdx.x;
   if (slots[row] < 0) return;
   const int64_t to = (slots[row] * positions + lengths[row] - 1) * units;
   for (int64_t i = threadIdx.x; i < units; i += blockDim.x) {
-    keys[to + i] = k[row * units + i];
-    values[to + i] = v[row * units + i];
+    keys[to + i] = k[row * k_stride + i];
+    values[to + i] = v[row * v_stride + i];
   }
 }
 
@@ -379,19 +379,24 @@ void attend_half(const Call& call) {
 
 }  // namespace
 
-void store_kv(const void* k, const void* v, void* keys, void* values, const KvRows& rows, const KvShape& shape,
-              KvType type, Stream stream) {
+void store_kv(const void* k, int64_t k_stride, const void* v, int64_t v_stride, void* keys, void* values,
+              const KvRows& rows, const KvShape& shape, KvType type, Stream stream) {
   if (rows.count == 0) return;
-  const int64_t bytes = shape.kv_heads * shape.head_dim * (type == KvType::f32 ? 4 : 2);
+  const int64_t element = type == KvType::f32 ? 4 : 2;
+  const int64_t bytes = shape.kv_heads * shape.head_dim * element;
   const auto launch = [&](auto unit) {
     using Unit = decltype(unit);
-    const int64_t units = bytes / static_cast<int64_t>(sizeof(Unit));
+    const auto in_units = [](int64_t count) { return count / static_cast<int64_t>(sizeof(Unit)); };
+    const int64_t units = in_units(bytes);
     const auto threads = static_cast<unsigned>(std::clamp<int64_t>((units + 31) / 32 * 32, 32, 256));
     store_rows<Unit><<<static_cast<unsigned>(rows.count), threads, 0, stream>>>(
-        static_cast<const Unit*>(k), static_cast<const Unit*>(v), static_cast<Unit*>(keys), static_cast<Unit*>(values),
-        rows.slots, rows.lengths, shape.positions, units);
+        static_cast<const Unit*>(k), in_units(k_stride * element), static_cast<const Unit*>(v),
+        in_units(v_stride * element), static_cast<Unit*>(keys), static_cast<Unit*>(values), rows.slots, rows.lengths,
+        shape.positions, units);
   };
-  if (bytes % 16 == 0) {
+  const auto places = reinterpret_cast<uintptr_t>(k) | reinterpret_cast<uintptr_t>(v) |
+                      static_cast<uintptr_t>(bytes | k_stride * element | v_stride * element);
+  if (places % 16 == 0) {
     launch(uint4{});
   } else {
     launch(uint16_t{});

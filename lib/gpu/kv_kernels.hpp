@@ -28,9 +28,9 @@ struct KvRows {
   const int32_t* lengths = nullptr;  // the row's position + 1; 0 for padding
 };
 
-// k and v: [rows, kv_heads, head_dim], packed.
-void store_kv(const void* k, const void* v, void* keys, void* values, const KvRows& rows, const KvShape& shape,
-              KvType type, Stream stream);
+// k and v: [rows, kv_heads, head_dim], a row every `k_stride` and `v_stride` elements.
+void store_kv(const void* k, int64_t k_stride, const void* v, int64_t v_stride, void* keys, void* values,
+              const KvRows& rows, const KvShape& shape, KvType type, Stream stream);
 
 // q and out: [rows, heads, head_dim], packed; a multiple of kv_heads heads, head_dim up to 256. Each row attends to
 // positions 0..length-1 of its slot, scores scaled by 1 / sqrt(head_dim). workspace: attend_workspace_bytes(). Padding

@@ -5,6 +5,8 @@
 // depends on the vocabulary's size alone.
 #include "gpu/sampling_kernels.hpp"
 
+#include <cuda_bf16.h>
+
 #include <cfloat>
 #include <climits>
 #include <cmath>
@@ -35,6 +37,13 @@ __device__ uint32_t key_of(float value) {
 }
 __device__ float value_of(uint32_t key) {
   return __uint_as_float((key & 0x80000000u) != 0 ? key & 0x7fffffffu : ~key);
+}
+
+__device__ float widen(float value) {
+  return value;
+}
+__device__ float widen(__nv_bfloat16 value) {
+  return __bfloat162float(value);
 }
 
 // A logit and its id as one number: the larger logit is the larger number, the lower id among equals.
@@ -116,12 +125,13 @@ __device__ double weight_of(float logit, float largest, double inverse) {
   return exp((static_cast<double>(logit) - static_cast<double>(largest)) * inverse);
 }
 
+template <typename T>
 __global__ void __launch_bounds__(kChunkThreads)
-    look_at_chunks(const float* logits, int64_t vocab, const SampleRow* samples, const int32_t* banned,
-                   bool raw_logprobs, Chunk* chunks) {
+    look_at_chunks(const T* logits, int64_t vocab, const SampleRow* samples, const int32_t* banned, bool raw_logprobs,
+                   Chunk* chunks) {
   const int64_t row = blockIdx.y;
   const SampleRow sample = samples[row];
-  const float* const from = logits + row * vocab;
+  const T* const from = logits + row * vocab;
   const int begin = static_cast<int>(blockIdx.x) * kChunk;
   const int count = static_cast<int>(min(static_cast<int64_t>(kChunk), vocab - begin));
   const int bans = sample.forced < 0 ? sample.banned_count : 0;
@@ -141,12 +151,12 @@ __global__ void __launch_bounds__(kChunkThreads)
 #pragma unroll
   for (int i = 0; i < kPerThread; ++i) {
     const int id = i * kChunkThreads + static_cast<int>(threadIdx.x);
-    values[i] = id < count ? from[begin + id] : -INFINITY;
+    values[i] = id < count ? widen(from[begin + id]) : -INFINITY;
   }
   Ranked best = kNone;
   float raw_largest = -INFINITY;
   int32_t bad = INT_MAX, at_least = 0;
-  const float forced = sample.forced >= 0 ? from[sample.forced] : INFINITY;
+  const float forced = sample.forced >= 0 ? widen(from[sample.forced]) : INFINITY;
 #pragma unroll
   for (int i = 0; i < kPerThread; ++i) {
     const int id = i * kChunkThreads + static_cast<int>(threadIdx.x);
@@ -185,16 +195,38 @@ __global__ void __launch_bounds__(kChunkThreads)
 }
 
 // A row with its temperature, seen by a block of kRowThreads.
+template <typename T>
 struct Row {
-  const float* logits;
+  const T* logits;
   int vocab;
   const uint32_t* banned;  // bits, or null
   float largest;           // of the ids that are not banned
   double inverse;
 
   __device__ bool is_open(int id) const { return banned == nullptr || (banned[id / 32] >> (id % 32) & 1u) == 0; }
+  __device__ float logit(int id) const { return widen(logits[id]); }
   __device__ double weight(float logit) const { return weight_of(logit, largest, inverse); }
 };
+
+// Calls take(key, logit) for the ids that are not banned, each thread's in id order. Many are loaded before the first
+// is looked at: a block alone on its part of the GPU would wait for each load.
+template <typename T, typename Take>
+__device__ void for_each_open(const Row<T>& row, Take take) {
+  constexpr int kBatch = 8;
+  for (int begin = threadIdx.x; begin < row.vocab; begin += kBatch * kRowThreads) {
+    float batch[kBatch];
+#pragma unroll
+    for (int i = 0; i < kBatch; ++i) {
+      const int id = begin + i * kRowThreads;
+      batch[i] = id < row.vocab ? row.logit(id) : 0.0f;
+    }
+#pragma unroll
+    for (int i = 0; i < kBatch; ++i) {
+      const int id = begin + i * kRowThreads;
+      if (id < row.vocab && row.is_open(id)) take(key_of(batch[i]), batch[i]);
+    }
+  }
+}
 
 // What stays: keys above `least`, and of those equal to it the first `ties` in id order.
 struct Kept {
@@ -212,8 +244,8 @@ struct Place {
 
 // The largest key whose sum of values over it and all larger keys is at least `wanted`, given that the sum from
 // place.least on is and that from place.end on is not. Each pass over the row cuts the range in kCuts + 1 parts.
-template <typename T, typename Value>
-__device__ Place<T> narrow_down(const Row& row, Place<T> place, T wanted, Value value) {
+template <typename L, typename T, typename Value>
+__device__ Place<T> narrow_down(const Row<L>& row, Place<T> place, T wanted, Value value) {
   while (place.least + uint64_t{1} < place.end) {
     uint32_t cuts[kCuts];
     T sums[kCuts] = {};
@@ -222,16 +254,14 @@ __device__ Place<T> narrow_down(const Row& row, Place<T> place, T wanted, Value 
       cuts[i] = static_cast<uint32_t>(place.least + (place.end - place.least) * (i + 1) / (kCuts + 1));
     }
     const auto last = static_cast<uint32_t>(place.end - 1);
-    for (int id = threadIdx.x; id < row.vocab; id += kRowThreads) {
-      const float logit = row.logits[id];
-      const uint32_t key = key_of(logit);
-      if (key < cuts[0] || key > last || !row.is_open(id)) continue;
+    for_each_open(row, [&](uint32_t key, float logit) {
+      if (key < cuts[0] || key > last) return;
       const T own = value(logit);
 #pragma unroll
       for (int i = 0; i < kCuts; ++i) {
         if (key >= cuts[i] && (i + 1 == kCuts || key < cuts[i + 1])) sums[i] += own;
       }
-    }
+    });
 #pragma unroll
     for (int i = 0; i < kCuts; ++i) sums[i] = block_reduce<kRowThreads>(sums[i], Plus<T>{});
     bool found = false;
@@ -253,13 +283,15 @@ __device__ Place<T> narrow_down(const Row& row, Place<T> place, T wanted, Value 
 struct One {
   __device__ int32_t operator()(float) const { return 1; }
 };
+template <typename T>
 struct Weight {
-  const Row& row;
+  const Row<T>& row;
   __device__ double operator()(float logit) const { return row.weight(logit); }
 };
 
 // The least key whose weight is at least min_p. The largest logit has weight 1 and always stays.
-__device__ uint32_t least_of_min_p(const Row& row, double min_p) {
+template <typename T>
+__device__ uint32_t least_of_min_p(const Row<T>& row, double min_p) {
   uint32_t low = 0, high = key_of(row.largest);
   while (low < high) {
     const uint32_t middle = low + (high - low) / 2;
@@ -273,33 +305,30 @@ __device__ uint32_t least_of_min_p(const Row& row, double min_p) {
 }
 
 // The k-th largest key from `least` on, or `least` when there are no more than k.
-__device__ uint32_t least_of_top_k(const Row& row, uint32_t least, int32_t k) {
+template <typename T>
+__device__ uint32_t least_of_top_k(const Row<T>& row, uint32_t least, int32_t k) {
   int32_t count = 0;
-  for (int id = threadIdx.x; id < row.vocab; id += kRowThreads) {
-    count += row.is_open(id) && key_of(row.logits[id]) >= least ? 1 : 0;
-  }
+  for_each_open(row, [&](uint32_t key, float) { count += key >= least ? 1 : 0; });
   if (block_reduce<kRowThreads>(count, Plus<int32_t>{}) <= k) return least;
   const Place<int32_t> everything{least, key_of(row.largest) + uint64_t{1}, 0};
   return narrow_down(row, everything, k, One{}).least;
 }
 
-__device__ Kept keep_top_p(const Row& row, uint32_t least, double top_p) {
+template <typename T>
+__device__ Kept keep_top_p(const Row<T>& row, uint32_t least, double top_p) {
   // Most of the mass lies near the largest logit, and what lies far from it costs most of the exponentials.
   const float far = static_cast<float>(static_cast<double>(row.largest) - kFar / row.inverse);
   const uint32_t border = max(least, key_of(far));
   double near_mass = 0, far_mass = 0;
-  for (int id = threadIdx.x; id < row.vocab; id += kRowThreads) {
-    const float logit = row.logits[id];
-    const uint32_t key = key_of(logit);
-    if (key < least || !row.is_open(id)) continue;
-    (key >= border ? near_mass : far_mass) += row.weight(logit);
-  }
+  for_each_open(row, [&](uint32_t key, float logit) {
+    if (key >= least) (key >= border ? near_mass : far_mass) += row.weight(logit);
+  });
   near_mass = block_reduce<kRowThreads>(near_mass, Plus<double>{});
   far_mass = block_reduce<kRowThreads>(far_mass, Plus<double>{});
   const double wanted = top_p * (near_mass + far_mass);
   Place<double> place{border, key_of(row.largest) + uint64_t{1}, 0};
   if (near_mass < wanted) place = {least, border, near_mass};
-  place = narrow_down(row, place, wanted, Weight{row});
+  place = narrow_down(row, place, wanted, Weight<T>{row});
   const double needed = ceil((wanted - place.above) / row.weight(value_of(place.least)));
   return {place.least, needed < 1 ? 1 : (needed < INT_MAX ? static_cast<int32_t>(needed) : INT_MAX)};
 }
@@ -311,7 +340,8 @@ struct Walk {
 };
 
 // Adds to `walk` the ids of the chunk at `begin`, some for each thread, in id order. True when the target was passed.
-__device__ bool walk_chunk(const Row& row, const Kept& kept, int begin, double target, Walk& walk) {
+template <typename T>
+__device__ bool walk_chunk(const Row<T>& row, const Kept& kept, int begin, double target, Walk& walk) {
   __shared__ int32_t passed, last;
   if (threadIdx.x == 0) {
     passed = INT_MAX;
@@ -323,7 +353,7 @@ __device__ bool walk_chunk(const Row& row, const Kept& kept, int begin, double t
   int32_t tied = 0;
   bool tie[kWalked] = {};
   for (int i = 0; i < kWalked && first + i < row.vocab; ++i) {
-    const float logit = row.logits[first + i];
+    const float logit = row.logit(first + i);
     const uint32_t key = key_of(logit);
     if (key < kept.least || !row.is_open(first + i)) continue;
     tie[i] = key == kept.least;
@@ -357,7 +387,8 @@ __device__ bool walk_chunk(const Row& row, const Kept& kept, int begin, double t
   return done;
 }
 
-__device__ Walk walk_row(const Row& row, const Kept& kept, double target) {
+template <typename T>
+__device__ Walk walk_row(const Row<T>& row, const Kept& kept, double target) {
   Walk walk;
   for (int begin = 0; begin < row.vocab; begin += kChunk) {
     if (walk_chunk(row, kept, begin, target, walk)) break;
@@ -401,7 +432,8 @@ __device__ RowSums join(const Chunk* chunks, int count, double inverse, bool raw
 }
 
 // Without filters: first the chunk, then the token in it.
-__device__ int32_t draw_plainly(const Row& row, const double* prefix, int chunks, double uniform) {
+template <typename T>
+__device__ int32_t draw_plainly(const Row<T>& row, const double* prefix, int chunks, double uniform) {
   const double target = uniform * prefix[chunks];
   int chunk = 0, last = 0;
   for (; chunk < chunks; ++chunk) {
@@ -414,7 +446,8 @@ __device__ int32_t draw_plainly(const Row& row, const double* prefix, int chunks
   return walk.token;
 }
 
-__device__ Walk draw_filtered(const Row& row, const SampleRow& sample) {
+template <typename T>
+__device__ Walk draw_filtered(const Row<T>& row, const SampleRow& sample) {
   Kept kept;
   if (sample.min_p > 0) kept.least = least_of_min_p(row, static_cast<double>(sample.min_p));
   if (sample.top_k >= 1) kept.least = least_of_top_k(row, kept.least, sample.top_k);
@@ -425,8 +458,9 @@ __device__ Walk draw_filtered(const Row& row, const SampleRow& sample) {
   return walk;
 }
 
+template <typename T>
 __global__ void __launch_bounds__(kRowThreads)
-    finish_rows(const float* logits, int64_t vocab, const SampleRow* samples, const int32_t* banned, bool raw_logprobs,
+    finish_rows(const T* logits, int64_t vocab, const SampleRow* samples, const int32_t* banned, bool raw_logprobs,
                 const Chunk* all_chunks, int chunks, DrawnRow* drawn) {
   extern __shared__ uint32_t mask[];
   __shared__ double prefix[kMostChunks + 1];
@@ -436,16 +470,16 @@ __global__ void __launch_bounds__(kRowThreads)
   const int bans = forced ? 0 : sample.banned_count;
   const double inverse = inverse_temperature(sample);
   const bool raw = !forced && raw_logprobs && (bans > 0 || inverse != 1.0);
-  const float* const from = logits + index * vocab;
+  const T* const from = logits + index * vocab;
   const RowSums sums = join(all_chunks + index * chunks, chunks, inverse, raw, prefix);
   const float largest = logit_of(sums.best);
   DrawnRow result;
   if (sums.bad < INT_MAX) {
     result.bad_token = sums.bad;
-    result.bad_logit = from[sums.bad];
+    result.bad_logit = widen(from[sums.bad]);
   } else if (forced) {
     result.token = sample.forced;
-    result.logprob = static_cast<float>(static_cast<double>(from[sample.forced]) - sums.log_raw);
+    result.logprob = static_cast<float>(static_cast<double>(widen(from[sample.forced])) - sums.log_raw);
     result.rank = sums.count;
     result.top_token = id_of(sums.best);
     result.top_logprob = static_cast<float>(static_cast<double>(largest) - sums.log_raw);
@@ -459,7 +493,7 @@ __global__ void __launch_bounds__(kRowThreads)
       }
       __syncthreads();
     }
-    const Row row{from, static_cast<int>(vocab), bans > 0 ? mask : nullptr, largest, inverse};
+    const Row<T> row{from, static_cast<int>(vocab), bans > 0 ? mask : nullptr, largest, inverse};
     double total = sums.total;
     if (sample.temperature <= 0) {
       result.token = id_of(sums.best);
@@ -470,7 +504,7 @@ __global__ void __launch_bounds__(kRowThreads)
     } else {
       result.token = draw_plainly(row, prefix, chunks, sample.uniform);
     }
-    const auto logit = static_cast<double>(from[result.token]);
+    const auto logit = static_cast<double>(widen(from[result.token]));
     result.logprob = static_cast<float>(raw_logprobs ? logit - sums.log_raw
                                                      : (logit - static_cast<double>(largest)) * inverse - log(total));
   }
@@ -483,8 +517,8 @@ int64_t chunks_of(int64_t vocab) {
 
 }  // namespace
 
-void draw_rows(const float* logits, int64_t rows, int64_t vocab, const SampleRow* samples, const int32_t* banned,
-               bool raw_logprobs, void* workspace, DrawnRow* drawn, Stream stream) {
+void draw_rows(const void* logits, LogitType type, int64_t rows, int64_t vocab, const SampleRow* samples,
+               const int32_t* banned, bool raw_logprobs, void* workspace, DrawnRow* drawn, Stream stream) {
   if (rows == 0) return;
   const int64_t chunks = chunks_of(vocab);
   // The bits of a row's banned ids have to fit into the 48 KiB that every GPU gives a block.
@@ -492,12 +526,19 @@ void draw_rows(const float* logits, int64_t rows, int64_t vocab, const SampleRow
              "sampling from a vocabulary of " + std::to_string(vocab) + " tokens");
   auto* const table = static_cast<Chunk*>(workspace);
   const dim3 grid(static_cast<unsigned>(chunks), static_cast<unsigned>(rows));
-  look_at_chunks<<<grid, kChunkThreads, 0, stream>>>(logits, vocab, samples, banned, raw_logprobs, table);
-  VIME_CUDA(cudaGetLastError());
   const auto mask_bytes = static_cast<size_t>((vocab + 31) / 32) * sizeof(uint32_t);
-  finish_rows<<<static_cast<unsigned>(rows), kRowThreads, mask_bytes, stream>>>(
-      logits, vocab, samples, banned, raw_logprobs, table, static_cast<int>(chunks), drawn);
-  VIME_CUDA(cudaGetLastError());
+  const auto launch = [&](auto* typed) {
+    look_at_chunks<<<grid, kChunkThreads, 0, stream>>>(typed, vocab, samples, banned, raw_logprobs, table);
+    VIME_CUDA(cudaGetLastError());
+    finish_rows<<<static_cast<unsigned>(rows), kRowThreads, mask_bytes, stream>>>(
+        typed, vocab, samples, banned, raw_logprobs, table, static_cast<int>(chunks), drawn);
+    VIME_CUDA(cudaGetLastError());
+  };
+  if (type == LogitType::bf16) {
+    launch(static_cast<const __nv_bfloat16*>(logits));
+  } else {
+    launch(static_cast<const float*>(logits));
+  }
 }
 
 uint64_t draw_workspace_bytes(int64_t rows, int64_t vocab) {

@@ -10,6 +10,8 @@
 
 namespace vime::gpu {
 
+enum class LogitType { bf16, f32 };
+
 struct SampleRow {
   float temperature = 1.0f;  // 0: greedy
   float top_p = 1.0f;
@@ -35,8 +37,8 @@ struct DrawnRow {
 
 // logits: [rows, vocab]; samples and drawn: [rows]; all in the GPU's memory. raw_logprobs: log-probs of the logits as
 // they are, not of the distribution that was drawn from. workspace: draw_workspace_bytes().
-void draw_rows(const float* logits, int64_t rows, int64_t vocab, const SampleRow* samples, const int32_t* banned,
-               bool raw_logprobs, void* workspace, DrawnRow* drawn, Stream stream);
+void draw_rows(const void* logits, LogitType type, int64_t rows, int64_t vocab, const SampleRow* samples,
+               const int32_t* banned, bool raw_logprobs, void* workspace, DrawnRow* drawn, Stream stream);
 uint64_t draw_workspace_bytes(int64_t rows, int64_t vocab);
 
 }  // namespace vime::gpu
