@@ -24,6 +24,10 @@ void add_check_parallel_command(CLI::App& app, Action& chosen);
 void add_engine_command(CLI::App& app, Action& chosen);
 void add_trainer_command(CLI::App& app, Action& chosen);
 void add_agent_command(CLI::App& app, Action& chosen);
+void add_bench_command(CLI::App& app, Action& chosen);
+
+// Of vime bench.
+void add_bench_weight_sync(CLI::App& bench, Action& chosen);
 
 // CONFIG and --set, which several subcommands take.
 struct SpecArguments {

@@ -5,6 +5,8 @@
 
 #include "base/error.hpp"
 #include "base/json.hpp"
+#include "bench/weight_sync.hpp"
+#include "bench/weights_engine.hpp"
 #include "proc/process.hpp"
 
 namespace {
@@ -33,6 +35,14 @@ executor::EngineOptions engine_options(const Json& json) {
   return options;
 }
 
+// {"what": which benchmark, ...}
+int run_bench(const Json& json) {
+  const std::string what = json_string(json, "what", "bench options");
+  if (what == "weight-sync") return bench::weight_sync(bench::weight_sync_options(json));
+  if (what == "weight-sync-engine") return bench::serve_weights(json);
+  throw Error(ErrorKind::internal, "unknown benchmark " + what);
+}
+
 }  // namespace
 
 int vime::worker_main(const char* role, const char* options, int argc, char** argv, const executor::WrapExecutor& wrap,
@@ -42,6 +52,7 @@ int vime::worker_main(const char* role, const char* options, int argc, char** ar
     const Json json = parse_json(options, "worker options", ErrorKind::internal);
     if (std::string(role) == "engine") return executor::serve_engine(engine_options(json), wrap);
     if (std::string(role) == "trainer") return trainer::serve_trainer(trainer::trainer_options(json), make_rank);
+    if (std::string(role) == "bench") return run_bench(json);
     throw Error(ErrorKind::internal, std::string("unknown worker role ") + role);
   } catch (const Error& error) {
     std::fprintf(stderr, "vime %s: %s\n", role, error.what());
