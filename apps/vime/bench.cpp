@@ -10,6 +10,7 @@ void add_bench_command(CLI::App& app, Action& chosen) {
   command->require_subcommand(1);
   add_bench_train(*command, chosen);
   add_bench_generate(*command, chosen);
+  add_bench_weight_sync(*command, chosen);
 }
 
 }  // namespace vime::app

@@ -25,8 +25,10 @@ void add_eval_command(CLI::App& app, Action& chosen);
 void add_check_parallel_command(CLI::App& app, Action& chosen);
 void add_engine_command(CLI::App& app, Action& chosen);
 void add_trainer_command(CLI::App& app, Action& chosen);
-void add_bench_command(CLI::App& app, Action& chosen);
 void add_agent_command(CLI::App& app, Action& chosen);
+void add_bench_command(CLI::App& app, Action& chosen);
+
+// Of vime bench.
 
 // What device: cuda can use: the machine's GPUs, or the reason why this build or this machine has none.
 devices::Inventory find_gpus();

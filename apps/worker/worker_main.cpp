@@ -5,6 +5,8 @@
 
 #include "base/error.hpp"
 #include "base/json.hpp"
+#include "bench/weight_sync.hpp"
+#include "bench/weights_engine.hpp"
 #include "executor/bench_generate.hpp"
 #include "proc/process.hpp"
 #include "trainer/bench_train.hpp"
@@ -40,9 +42,11 @@ executor::EngineOptions engine_options(const Json& json) {
   return options;
 }
 
-// {"what": "generate" or "train", "json": whether for machines, ...}
-int bench(const Json& json) {
+// {"what": which benchmark, ...}; with "generate" and "train" also {"json": whether for machines}
+int run_bench(const Json& json) {
   const std::string what = json_string(json, "what", "bench options");
+  if (what == "weight-sync") return bench::weight_sync(bench::weight_sync_options(json));
+  if (what == "weight-sync-engine") return bench::serve_weights(json);
   const bool for_machines = json_bool(json, "json", "bench options");
   Json result;
   std::string text;
@@ -68,7 +72,7 @@ int vime::worker_main(const char* role, const char* options, int argc, char** ar
     const Json json = parse_json(options, "worker options", ErrorKind::internal);
     if (std::string(role) == "engine") return executor::serve_engine(engine_options(json), wrap);
     if (std::string(role) == "trainer") return trainer::serve_trainer(trainer::trainer_options(json), make_rank);
-    if (std::string(role) == "bench") return bench(json);
+    if (std::string(role) == "bench") return run_bench(json);
     throw Error(ErrorKind::internal, std::string("unknown worker role ") + role);
   } catch (const Error& error) {
     std::fprintf(stderr, "vime %s: %s\n", role, error.what());

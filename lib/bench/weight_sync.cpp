@@ -157,6 +157,20 @@ void print_line(const Json& line) {
 
 }  // namespace
 
+WeightSyncOptions weight_sync_options(const Json& json) {
+  const std::string what = "weight-sync options";
+  WeightSyncOptions options;
+  options.model = json_string(json, "model", what);
+  options.transport = json_string(json, "transport", what);
+  options.tensor_parallel = static_cast<int>(json_int(json, "tensor_parallel", what));
+  options.repeat = static_cast<int>(json_int(json, "repeat", what));
+  options.buffer_bytes = static_cast<uint64_t>(json_int(json, "buffer_bytes", what));
+  options.chunk_bytes = static_cast<uint64_t>(json_int(json, "chunk_bytes", what));
+  options.json = json_string(json, "json", what);
+  options.engine_command = json_member(json, "engine_command", what).get<std::vector<std::string>>();
+  return options;
+}
+
 int weight_sync(const WeightSyncOptions& options) {
   if (options.repeat < 1) throw Error(ErrorKind::refused, "--repeat must be at least 1");
   const std::vector<std::string> models =

@@ -21,6 +21,9 @@ struct WeightSyncOptions {
   std::vector<std::string> engine_command;  // starts serve_weights with one more argument, its options
 };
 
+// {"model", "transport", "tensor_parallel", "repeat", "buffer_bytes", "chunk_bytes", "json", "engine_command"}
+WeightSyncOptions weight_sync_options(const Json& json);
+
 // Prints a table; the exit status: 3 when contents differ.
 int weight_sync(const WeightSyncOptions& options);
 

@@ -294,6 +294,8 @@ Communicator::Communicator(CommunicatorOptions options, const std::string& uniqu
   state_->watcher = std::thread([state = state_.get()] { state->watch_until_stopped(); });
 }
 
+// Ended by ncclCommAbort, whose work is local: ncclCommDestroy waits, without a deadline, until the other ranks end
+// theirs. What this rank has been asked for is done before that.
 Communicator::~Communicator() {
   State& state = *state_;
   {
@@ -303,20 +305,11 @@ Communicator::~Communicator() {
   state.stopped.notify_all();
   state.watcher.join();
   const std::lock_guard lock(state.mutex);
-  const Deadline deadline(state.options.timeout);
-  try {
-    while (state.comm != nullptr && !state.pending.empty()) {
-      state.look_after();
-      std::this_thread::sleep_for(kPollPeriod);
-    }
-    if (state.comm != nullptr) {
-      state.check(ncclCommFinalize(state.comm), "end", "ncclCommFinalize");
-      state.settle("end", "ncclCommFinalize", deadline);
-      state.check(ncclCommDestroy(std::exchange(state.comm, nullptr)), "end", "ncclCommDestroy");
-    }
-  } catch (const Error& error) {
-    log::warning("gpu", error.what());
+  while (state.comm != nullptr && !state.pending.empty()) {
+    state.look_after();
+    std::this_thread::sleep_for(kPollPeriod);
   }
+  if (state.comm != nullptr) state.abort("the group has ended");
   for (const State::Pending& left : state.pending) VIME_CUDA_WARN(cudaEventDestroy(left.done));
   for (const cudaEvent_t event : state.spare_events) VIME_CUDA_WARN(cudaEventDestroy(event));
 }

@@ -3,8 +3,10 @@
 #include <cuda_runtime_api.h>
 
 #include <algorithm>
+#include <cstring>
 #include <map>
 #include <string>
+#include <utility>
 
 #include "base/error.hpp"
 #include "gpu/check.hpp"
@@ -136,9 +138,7 @@ CopyKind kind_of(const Copy& copy, bool summed) {
 
 struct Copies::Group {
   CopyKind kind = CopyKind::plain;
-  std::size_t first = 0;  // entry of the table
-  std::size_t count = 0;
-  uint64_t tiles = 0;
+  CopyGroup table;
 };
 
 Copies::Copies(const std::vector<Copy>& given, bool sums) : count_(given.size()) {
@@ -161,19 +161,39 @@ Copies::Copies(const std::vector<Copy>& given, bool sums) : count_(given.size())
     of_kind[kind].push_back(entry);
     bytes_ += copy.row_bytes * copy.rows;
   }
-  std::vector<CopyEntry> table;
-  for (const auto& [kind, entries] : of_kind) {
-    groups_.push_back({kind, table.size(), entries.size(), tiles[kind]});
-    table.insert(table.end(), entries.begin(), entries.end());
-  }
   if (sums) {
     sums_ = std::make_unique<DeviceMemory>(count_ * sizeof(uint64_t));
     table_bytes_ += sums_->bytes();
   }
+  // Of every kind its entries, then for each of its tiles the entry.
+  std::vector<std::byte> table;
+  const auto append = [&](const void* data, std::size_t bytes) {
+    const std::size_t at = table.size();
+    table.resize(at + (bytes + alignof(CopyEntry) - 1) / alignof(CopyEntry) * alignof(CopyEntry));
+    std::memcpy(table.data() + at, data, bytes);
+    return at;
+  };
+  std::vector<std::pair<std::size_t, std::size_t>> places;
+  for (const auto& [kind, entries] : of_kind) {
+    VIME_CHECK(tiles[kind] < (uint64_t{1} << 31), "a list of copies is too long");
+    std::vector<uint32_t> owners(tiles[kind]);
+    for (std::size_t i = 0; i < entries.size(); ++i) {
+      const uint64_t end = i + 1 < entries.size() ? entries[i + 1].first_tile : tiles[kind];
+      std::fill(owners.begin() + static_cast<std::ptrdiff_t>(entries[i].first_tile),
+                owners.begin() + static_cast<std::ptrdiff_t>(end), static_cast<uint32_t>(i));
+    }
+    const std::size_t entries_at = append(entries.data(), entries.size() * sizeof(CopyEntry));
+    places.emplace_back(entries_at, append(owners.data(), owners.size() * sizeof(uint32_t)));
+    groups_.push_back({kind, {nullptr, nullptr, tiles[kind]}});
+  }
   if (table.empty()) return;
-  table_ = std::make_unique<DeviceMemory>(table.size() * sizeof(CopyEntry));
+  table_ = std::make_unique<DeviceMemory>(table.size());
   table_bytes_ += table_->bytes();
-  VIME_CUDA(cudaMemcpy(table_->data(), table.data(), table_->bytes(), cudaMemcpyHostToDevice));
+  VIME_CUDA(cudaMemcpy(table_->data(), table.data(), table.size(), cudaMemcpyHostToDevice));
+  for (std::size_t i = 0; i < groups_.size(); ++i) {
+    groups_[i].table.entries = reinterpret_cast<const CopyEntry*>(table_->data() + places[i].first);
+    groups_[i].table.owners = reinterpret_cast<const uint32_t*>(table_->data() + places[i].second);
+  }
 }
 
 Copies::~Copies() = default;
@@ -184,10 +204,7 @@ void Copies::run(Stream stream) {
   for (const Copy& copy : large_) {
     VIME_CUDA(cudaMemcpyAsync(copy.to, copy.from, copy.row_bytes, cudaMemcpyDeviceToDevice, stream));
   }
-  for (const Group& group : groups_) {
-    launch_copies(group.kind, reinterpret_cast<const CopyEntry*>(table_->data()) + group.first,
-                  static_cast<uint32_t>(group.count), group.tiles, sums, stream);
-  }
+  for (const Group& group : groups_) launch_copies(group.kind, group.table, sums, stream);
 }
 
 std::vector<uint64_t> Copies::sums(Stream stream) const {

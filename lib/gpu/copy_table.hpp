@@ -29,8 +29,14 @@ struct CopyEntry {
 // Each has a kernel of its own.
 enum class CopyKind { plain, elements_1, elements_2, elements_4, elements_8, f32_to_bf16, bf16_to_f32 };
 
-// All of one kind; their tiles are numbered from 0 to `tiles`. sums: null for none.
-void launch_copies(CopyKind kind, const CopyEntry* entries, uint32_t count, uint64_t tiles, uint64_t* sums,
-                   Stream stream);
+// Copies of one kind, whose tiles are numbered from 0 to `tiles`, fewer than 2^31. All in the GPU's memory.
+struct CopyGroup {
+  const CopyEntry* entries = nullptr;
+  const uint32_t* owners = nullptr;  // [tiles]: which entry a tile belongs to
+  uint64_t tiles = 0;
+};
+
+// sums: null for none.
+void launch_copies(CopyKind kind, const CopyGroup& group, uint64_t* sums, Stream stream);
 
 }  // namespace vime::gpu

@@ -3,6 +3,7 @@
 //   GET  /health                       200 once the weights are there
 //   POST /setup  {"meeting_host", "meeting_port"}                        {}
 //   POST /train  {"batch": path, "dump": folder or ""}               {"steps": [figures], "memory": figures of memory}
+//   POST /prepare_push {}                                            {"seconds"}: before the engines are paused
 //   POST /push   {"version", "engines": [{"id","url","token","init"}], "checksums": bool}
 //                                      {"results": [{"engine","error"}], "prepare_s", "extra_bytes", "replica",
 //                                      "parts": [{"name","copy","sum": hex}]}

@@ -75,6 +75,9 @@ struct Scene {
     }
     std::vector<std::string> urls;
     for (int rank = 0; rank < 2; ++rank) {
+      ranks[rank].route("POST", "/prepare_push", [](const http::ServerRequest&, http::Responder responder) {
+        responder.respond({200, R"({"seconds": 0})"});
+      });
       ranks[rank].route("POST", "/push", [this, rank](const http::ServerRequest& request, http::Responder responder) {
         responder.respond({200, push(rank, parse_json(request.body, "push")).dump()});
       });
