@@ -229,14 +229,12 @@ void optimizer(Data& data) {
   std::vector<gpu::DecayRange> ranges;
   for (int64_t i = 1; i <= 290; ++i)
     ranges.push_back({kCount / 290 * i + (i == 290 ? 290 : 0), i % 2 == 0 ? 0.1f : 0.0f});
-  const auto* ranges_there =
-      reinterpret_cast<const gpu::DecayRange*>(data.upload(ranges.data(), ranges.size() * sizeof(gpu::DecayRange)));
   gpu::AdamwState state = {data.floats(kCount), data.floats(kCount), data.floats(kCount),
                            data.floats(kCount), data.bf16(kCount),   kCount};
   gpu::AdamwStep step = {1e-6f, 0.9f, 0.95f, 1e-8f};
   require(cudaMemset(state.exp_avg_sq, 0, kCount * 4));  // squares are not negative
   report("AdamW, 2^28 parameters, 290 ranges", 30.0 * kCount,
-         [&] { gpu::adamw(state, step, ranges_there, static_cast<int64_t>(ranges.size()), nullptr); });
+         [&] { gpu::adamw(state, step, ranges.data(), static_cast<int64_t>(ranges.size()), nullptr); });
   auto* sums = reinterpret_cast<double*>(data.floats(2 * gpu::kSquareSums + 2));
   report("sum of squares, 2^28", 4.0 * kCount,
          [&] { gpu::add_sum_of_squares(state.gradient, kCount, sums, sums + gpu::kSquareSums, nullptr); });

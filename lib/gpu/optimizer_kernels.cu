@@ -12,19 +12,28 @@ namespace {
 constexpr int kThreads = 256;
 constexpr int kElements = 4;  // of a thread
 
+// Ranges as a kernel's parameter, of which all together may have 4 KiB. What has more is done in several launches, each
+// beginning anew with the last few ranges of the one before: launches begin at multiples of kElements, ranges anywhere.
+constexpr int64_t kRanges = 200;
+constexpr int64_t kRangesAgain = kElements;
+struct RangeTable {
+  DecayRange ranges[kRanges];
+  int count = 0;
+};
+
 // The first range that ends behind the element.
-__device__ const DecayRange* range_of(const DecayRange* ranges, int64_t count, int64_t element) {
-  int64_t low = 0;
-  int64_t high = count - 1;
+__device__ int range_of(const RangeTable& table, int64_t element) {
+  int low = 0;
+  int high = table.count - 1;
   while (low < high) {
-    const int64_t middle = (low + high) / 2;
-    if (ranges[middle].end <= element) {
+    const int middle = (low + high) / 2;
+    if (table.ranges[middle].end <= element) {
       low = middle + 1;
     } else {
       high = middle;
     }
   }
-  return ranges + low;
+  return low;
 }
 
 struct Element4 {
@@ -76,14 +85,14 @@ __device__ void store(Bf16* to, int64_t begin, int64_t count, const Element4& st
 
 template <bool kAligned>
 __global__ void __launch_bounds__(kThreads)
-    adamw_elements(AdamwState state, AdamwStep step, const DecayRange* ranges, int64_t range_count) {
-  const int64_t begin = (int64_t{blockIdx.x} * kThreads + threadIdx.x) * kElements;
+    adamw_elements(AdamwState state, AdamwStep step, int64_t first, const __grid_constant__ RangeTable table) {
+  const int64_t begin = first + (int64_t{blockIdx.x} * kThreads + threadIdx.x) * kElements;
   if (begin >= state.count) return;
   Element4 master = load<kAligned>(state.master, begin, state.count);
   Element4 exp_avg = load<kAligned>(state.exp_avg, begin, state.count);
   Element4 exp_avg_sq = load<kAligned>(state.exp_avg_sq, begin, state.count);
   const Element4 gradient = load<kAligned>(state.gradient, begin, state.count);
-  const DecayRange* range = range_count == 0 ? nullptr : range_of(ranges, range_count, begin);
+  int range = table.count == 0 ? -1 : range_of(table, begin);
   const float root = 1.0f / sqrtf(step.correction2);
   const float rate = step.lr / step.correction1;
 #pragma unroll
@@ -91,9 +100,9 @@ __global__ void __launch_bounds__(kThreads)
     const float g = gradient.values[i] * step.gradient_scale;
     exp_avg.values[i] = step.beta1 * exp_avg.values[i] + (1.0f - step.beta1) * g;
     exp_avg_sq.values[i] = step.beta2 * exp_avg_sq.values[i] + (1.0f - step.beta2) * g * g;
-    if (range != nullptr) {
-      while (begin + i < state.count && begin + i >= range->end) ++range;
-      master.values[i] *= 1.0f - step.lr * range->decay;
+    if (range >= 0) {
+      while (begin + i < state.count && begin + i >= table.ranges[range].end) ++range;
+      master.values[i] *= 1.0f - step.lr * table.ranges[range].decay;
     }
     master.values[i] -= rate * exp_avg.values[i] / (sqrtf(exp_avg_sq.values[i]) * root + step.eps);
   }
@@ -143,15 +152,26 @@ __global__ void __launch_bounds__(kThreads) add_sums(const double* sums, double*
 
 void adamw(const AdamwState& state, const AdamwStep& step, const DecayRange* ranges, int64_t range_count,
            Stream stream) {
-  if (state.count == 0) return;
-  const auto blocks = static_cast<unsigned>(divide_up(state.count, kThreads * kElements));
-  if (aligned(state.master) && aligned(state.exp_avg) && aligned(state.exp_avg_sq) && aligned(state.gradient) &&
-      aligned(state.weight)) {
-    adamw_elements<true><<<blocks, kThreads, 0, stream>>>(state, step, ranges, range_count);
-  } else {
-    adamw_elements<false><<<blocks, kThreads, 0, stream>>>(state, step, ranges, range_count);
+  VIME_CHECK(range_count == 0 || ranges[range_count - 1].end >= state.count, "every element has a decay");
+  const bool packs = aligned(state.master) && aligned(state.exp_avg) && aligned(state.exp_avg_sq) &&
+                     aligned(state.gradient) && aligned(state.weight);
+  int64_t begin = 0;
+  for (int64_t range = 0; begin < state.count; range += kRanges - kRangesAgain) {
+    RangeTable table;
+    table.count = static_cast<int>(std::min(kRanges, range_count - range));
+    std::copy_n(ranges + range, table.count, table.ranges);
+    const bool last = range + kRanges >= range_count;
+    AdamwState part = state;
+    if (!last) part.count = std::min(state.count, table.ranges[table.count - 1].end / kElements * kElements);
+    const auto blocks = static_cast<unsigned>(divide_up(part.count - begin, kThreads * kElements));
+    if (blocks > 0 && packs) {
+      adamw_elements<true><<<blocks, kThreads, 0, stream>>>(part, step, begin, table);
+    } else if (blocks > 0) {
+      adamw_elements<false><<<blocks, kThreads, 0, stream>>>(part, step, begin, table);
+    }
+    VIME_CUDA(cudaGetLastError());
+    begin = part.count;
   }
-  VIME_CUDA(cudaGetLastError());
 }
 
 void add_sum_of_squares(const float* values, int64_t count, double* workspace, double* result, Stream stream) {

@@ -26,8 +26,8 @@ struct DecayRange {
 // All on the device, [count] each. With g = gradient_scale * gradient:
 //   exp_avg = beta1 exp_avg + (1 - beta1) g;  exp_avg_sq = beta2 exp_avg_sq + (1 - beta2) g^2
 //   master = master (1 - lr decay) - lr / correction1 * exp_avg / (sqrt(exp_avg_sq / correction2) + eps)
-// `weight` gets the master rounded to bf16 and may be null. ranges: in order, the last one's end >= count;
-// `range_count` 0 means no decay.
+// `weight` gets the master rounded to bf16 and may be null. ranges: on the host, read before the call returns; in
+// order, none empty, the last one's end >= count; `range_count` 0 means no decay.
 struct AdamwState {
   float* master = nullptr;
   float* exp_avg = nullptr;

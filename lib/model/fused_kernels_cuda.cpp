@@ -2,6 +2,7 @@
 
 #include <c10/cuda/CUDAStream.h>
 
+#include <optional>
 #include <utility>
 
 #include "base/error.hpp"
@@ -21,6 +22,12 @@ using torch::autograd::tensor_list;
 
 gpu::Stream stream() {
   return c10::cuda::getCurrentCUDAStream().stream();
+}
+
+// Autograd takes no undefined tensors among a function's inputs.
+using MaybeTensor = std::optional<torch::Tensor>;
+MaybeTensor maybe(const torch::Tensor& tensor) {
+  return tensor.defined() ? MaybeTensor(tensor) : std::nullopt;
 }
 
 // Null where there is no tensor.
@@ -57,8 +64,9 @@ class WeightGradient {
 
 struct AddRmsNorm : torch::autograd::Function<AddRmsNorm> {
   // Without delta: the normal alone.
-  static tensor_list forward(AutogradContext* context, const torch::Tensor& x, const torch::Tensor& delta,
-                             const torch::Tensor& weight, double epsilon) {
+  static tensor_list forward(AutogradContext* context, const torch::Tensor& x, const torch::Tensor& weight,
+                             const MaybeTensor& maybe_delta, double epsilon) {
+    const torch::Tensor delta = maybe_delta.value_or(torch::Tensor());
     gpu::AddRmsNorm norm;
     const torch::Tensor from = x.contiguous();
     const torch::Tensor added = delta.defined() ? delta.contiguous() : delta;
@@ -87,11 +95,11 @@ struct AddRmsNorm : torch::autograd::Function<AddRmsNorm> {
     const torch::Tensor &sum = saved[0], &weight = saved[1], &inverse = saved[2];
     const bool adds = context->saved_data["adds"].toBool();
     torch::Tensor d_sum = adds ? gradients[1] : torch::Tensor();
-    if (!gradients[0].defined()) return {d_sum, d_sum, torch::Tensor(), torch::Tensor()};
+    if (!gradients[0].defined()) return {d_sum, torch::Tensor(), d_sum, torch::Tensor()};
     const torch::Tensor d_normal = gradients[0].contiguous();
     if (d_sum.defined()) d_sum = d_sum.contiguous();
     const torch::Tensor d_x = torch::empty(sum.sizes(), sum.options());
-    const WeightGradient d_weight(weight, context->needs_input_grad(2));
+    const WeightGradient d_weight(weight, context->needs_input_grad(1));
     gpu::AddRmsNormBackward norm;
     norm.width = sum.size(-1);
     norm.rows = sum.numel() / norm.width;
@@ -105,7 +113,7 @@ struct AddRmsNorm : torch::autograd::Function<AddRmsNorm> {
     norm.d_weight = floats(d_weight.sum());
     norm.workspace = floats(workspace);
     gpu::add_rms_norm_backward(norm, stream());
-    return {d_x, adds ? d_x : torch::Tensor(), d_weight.for_autograd(), torch::Tensor()};
+    return {d_x, d_weight.for_autograd(), adds ? d_x : torch::Tensor(), torch::Tensor()};
   }
 };
 
@@ -171,8 +179,9 @@ std::pair<torch::Tensor, torch::Tensor> turn_back(AutogradContext* context, size
                                                   const torch::Tensor& d_q_in, const torch::Tensor& d_k_in,
                                                   const torch::Tensor& d_v_in) {
   const int64_t dim = rotation.head_dim;
-  const WeightGradient d_q_weight(rotation.q_weight, context->needs_input_grad(q_weight_input));
-  const WeightGradient d_k_weight(rotation.k_weight, context->needs_input_grad(q_weight_input + 1));
+  const bool norms = rotation.q_weight.defined();
+  const WeightGradient d_q_weight(rotation.q_weight, norms && context->needs_input_grad(q_weight_input));
+  const WeightGradient d_k_weight(rotation.k_weight, norms && context->needs_input_grad(q_weight_input + 1));
   const torch::Tensor d_q = gradients[0].contiguous();
   const torch::Tensor d_k = gradients[1].contiguous();
   const torch::Tensor d_v = d_v_in.defined() ? gradients[2].contiguous() : torch::Tensor();
@@ -186,7 +195,7 @@ std::pair<torch::Tensor, torch::Tensor> turn_back(AutogradContext* context, size
     work.d_v = read_heads(d_v, dim);
     work.d_v_in = heads_of(d_v_in, dim);
   }
-  if (rotation.q_weight.defined()) {
+  if (norms) {
     work.q = read_heads(q, dim);
     work.k = read_heads(k, dim);
     work.d_q_weight = floats(d_q_weight.sum());
@@ -198,9 +207,10 @@ std::pair<torch::Tensor, torch::Tensor> turn_back(AutogradContext* context, size
   return {d_q_weight.for_autograd(), d_k_weight.for_autograd()};
 }
 
+// The weights come with the rotation too; as inputs of their own autograd knows them.
 struct NormAndRotate : torch::autograd::Function<NormAndRotate> {
   static tensor_list forward(AutogradContext* context, const torch::Tensor& q, const torch::Tensor& k,
-                             const torch::Tensor& q_weight, const torch::Tensor& k_weight, const Rotation& rotation) {
+                             const MaybeTensor&, const MaybeTensor&, const Rotation& rotation) {
     const torch::Tensor q_rows = q.contiguous();
     const torch::Tensor k_rows = k.contiguous();
     const int64_t dim = rotation.head_dim;
@@ -226,8 +236,8 @@ struct NormAndRotate : torch::autograd::Function<NormAndRotate> {
 };
 
 struct NormAndRotateJoined : torch::autograd::Function<NormAndRotateJoined> {
-  static tensor_list forward(AutogradContext* context, const torch::Tensor& qkv, const torch::Tensor& q_weight,
-                             const torch::Tensor& k_weight, int64_t q_width, const Rotation& rotation) {
+  static tensor_list forward(AutogradContext* context, const torch::Tensor& qkv, const MaybeTensor&, const MaybeTensor&,
+                             int64_t q_width, const Rotation& rotation) {
     // Views of their own: nobody writes to them.
     const at::AutoDispatchBelowADInplaceOrView untracked;
     const torch::Tensor rows = qkv.contiguous();
@@ -382,21 +392,21 @@ bool fused_kernels_fit(torch::Device device, torch::ScalarType dtype) {
 
 Normed kernel_add_rms_norm(const torch::Tensor& x, const torch::Tensor& delta, const torch::Tensor& weight,
                            double epsilon) {
-  const tensor_list found = AddRmsNorm::apply(x, delta, weight, epsilon);
+  const tensor_list found = AddRmsNorm::apply(x, weight, maybe(delta), epsilon);
   return {delta.defined() ? found[1] : x, found[0]};
 }
 
 Heads kernel_norm_and_rotate(const torch::Tensor& q, const torch::Tensor& k, const torch::Tensor& v, int64_t head_dim,
                              const HeadNorms& norms, const Rotary::Angles& angles) {
   const tensor_list found =
-      NormAndRotate::apply(q, k, norms.q_weight, norms.k_weight, rotation_of(head_dim, norms, angles));
+      NormAndRotate::apply(q, k, maybe(norms.q_weight), maybe(norms.k_weight), rotation_of(head_dim, norms, angles));
   return {found[0], found[1], v.view({v.size(0), v.size(1) / head_dim, head_dim})};
 }
 
 Heads kernel_norm_and_rotate(const torch::Tensor& qkv, int64_t q_width, int64_t head_dim, const HeadNorms& norms,
                              const Rotary::Angles& angles) {
-  const tensor_list found =
-      NormAndRotateJoined::apply(qkv, norms.q_weight, norms.k_weight, q_width, rotation_of(head_dim, norms, angles));
+  const tensor_list found = NormAndRotateJoined::apply(qkv, maybe(norms.q_weight), maybe(norms.k_weight), q_width,
+                                                       rotation_of(head_dim, norms, angles));
   return {found[0], found[1], found[2]};
 }
 

@@ -19,7 +19,9 @@ struct Holder : torch::CustomClassHolder {
 
 struct Linear : torch::autograd::Function<Linear> {
   static torch::Tensor forward(AutogradContext* context, const torch::Tensor& x, const torch::Tensor& weight,
-                               const torch::Tensor& bias, int64_t rows_per_product, const MakeAgain& again) {
+                               const c10::optional<torch::Tensor>& maybe_bias, int64_t rows_per_product,
+                               const MakeAgain& again) {
+    const torch::Tensor bias = maybe_bias.value_or(torch::Tensor());
     if (again) context->saved_data["again"] = c10::IValue::make_capsule(c10::make_intrusive<Holder>(again));
     context->save_for_backward({again ? torch::Tensor() : x, weight, bias});
     const torch::Tensor y = product(x, weight, rows_per_product);
@@ -120,7 +122,9 @@ void add_product(torch::Tensor& gradient, const torch::Tensor& dy, const torch::
 torch::Tensor linear(const torch::Tensor& x, const torch::Tensor& weight, const torch::Tensor& bias,
                      int64_t rows_per_product, const MakeAgain& again) {
   if (!x.is_cuda() && rows_per_product == 0 && !again) return torch::linear(x, weight, bias);
-  return Linear::apply(x, weight, bias, rows_per_product, again);
+  // Autograd takes no undefined tensors among a function's inputs.
+  const auto maybe_bias = bias.defined() ? c10::optional<torch::Tensor>(bias) : c10::nullopt;
+  return Linear::apply(x, weight, maybe_bias, rows_per_product, again);
 }
 
 }  // namespace vime::model

@@ -209,13 +209,16 @@ TEST_CASE("steps of AdamW are the formula, with decay where the ranges say so, a
       CAPTURE(count);
       CAPTURE(offset);
       Random random(static_cast<uint64_t>(count + offset));
-      const std::vector<gpu::DecayRange> ranges = {
-          {1, 0.0f}, {2, 0.1f}, {count / 2 + 2, 0.0f}, {count / 2 + 3, 0.3f}, {count + 3, 0.1f}};
+      std::vector<gpu::DecayRange> ranges = {{1, 0.0f}, {2, 0.1f}, {count / 2 + 2, 0.0f}, {count / 2 + 3, 0.3f}};
+      // More than one launch takes, of odd lengths.
+      for (int64_t end = count / 2 + 4; end < count + 4 && ranges.size() < 1000; end += 1 + end % 5) {
+        ranges.push_back({end, static_cast<float>(end % 7) * 0.1f});
+      }
+      ranges.push_back({count + 8, 0.1f});
       const auto master = random_floats(random, count + offset, 0.02);
       const Array<float> master_there(master), exp_avg(std::vector<float>(master.size())),
           exp_avg_sq(std::vector<float>(master.size()));
       const Array<Bf16> weight(master.size());
-      const Array<gpu::DecayRange> ranges_there(ranges);
       AdamReference reference;
       reference.master.assign(master.begin() + offset, master.end());
       reference.exp_avg.assign(at(count), 0);
@@ -231,7 +234,7 @@ TEST_CASE("steps of AdamW are the formula, with decay where the ranges say so, a
         const gpu::AdamwState state = {master_there.data() + offset, exp_avg.data() + offset,
                                        exp_avg_sq.data() + offset,   gradient_there.data() + offset,
                                        weight.data() + offset,       count};
-        gpu::adamw(state, step, ranges_there.data(), static_cast<int64_t>(ranges.size()), nullptr);
+        gpu::adamw(state, step, ranges.data(), static_cast<int64_t>(ranges.size()), nullptr);
         reference_step(reference, gradient, step, ranges);
       }
       const auto behind = [&](auto values) {
