@@ -203,7 +203,8 @@ TEST_CASE("offloading gives the memory back and keeps every bit") {
     rank.save(folder.path() / "before");
     const uint64_t used = rank.memory().used_bytes;
     rank.offload();
-    CHECK(rank.memory().used_bytes < used / 2);
+    // Master, two moments and gradients, four bytes a parameter each.
+    CHECK(rank.memory().used_bytes + 16 * static_cast<uint64_t>(arch::parameter_count(options.config)) <= used);
     rank.offload();
     rank.onload();
     rank.onload();

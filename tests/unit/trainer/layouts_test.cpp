@@ -82,6 +82,20 @@ TEST_CASE("every layout gives the gradients, log-probs, loss and weights of one 
   }
 }
 
+TEST_CASE("layers that are computed again in the backward pass change nothing, whatever the layout") {
+  const arch::ModelConfig config = parallel_config(true);
+  for (const LayoutOfTest& layout : {LayoutOfTest{}, LayoutOfTest{2, 2, 1, 1}, LayoutOfTest{1, 1, 2, 1}}) {
+    CAPTURE(layout.name());
+    RankOptions options = options_of(layout, config);
+    const TempDir kept, again;
+    const Trained expected = train(options, kept.path());
+    options.recompute = model::Recompute::full;
+    const Trained found = train(options, again.path());
+    CHECK(found.dump == expected.dump);
+    CHECK(found.loss == expected.loss);
+  }
+}
+
 TEST_CASE("a tensor-parallel rank whose part of the vocabulary is empty takes part all the same") {
   // 13 tokens in parts of 2: the eighth rank has none.
   for (const bool tied : {true, false}) {

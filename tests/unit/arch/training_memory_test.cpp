@@ -1,0 +1,69 @@
+#include "arch/training_memory.hpp"
+
+#include <doctest/doctest.h>
+
+using namespace vime;
+using namespace vime::arch;
+
+namespace {
+
+ModelConfig qwen3_4b() {
+  ModelConfig config;
+  config.vocab_size = 151936;
+  config.hidden_size = 2560;
+  config.intermediate_size = 9728;
+  config.num_hidden_layers = 36;
+  config.num_attention_heads = 32;
+  config.num_key_value_heads = 8;
+  config.head_dim = 128;
+  config.tie_word_embeddings = true;
+  config.qk_norm = true;
+  return config;
+}
+
+TrainingWork work_of(const ModelConfig& config) {
+  TrainingWork work;
+  work.stage = whole_model(config);
+  work.tokens = 16384;
+  return work;
+}
+
+}  // namespace
+
+TEST_CASE("bf16 training keeps 18 bytes a parameter, and a Qwen3-4B with 16k tokens fits in 139 GiB") {
+  const ModelConfig config = qwen3_4b();
+  const TrainingMemory memory = training_memory(config, work_of(config));
+  const auto parameters = static_cast<double>(parameter_count(config));
+  const auto state =
+      static_cast<double>(memory.weights + memory.master + memory.gradients + memory.moments) / parameters;
+  CHECK(state == doctest::Approx(18).epsilon(0.001));
+  CHECK(memory.total() < uint64_t{139} << 30);
+}
+
+TEST_CASE("what is computed again is not kept, and ranks share the optimizer's state") {
+  const ModelConfig config = qwen3_4b();
+  TrainingWork work = work_of(config);
+  const TrainingMemory selective = training_memory(config, work);
+  work.recomputed = Recomputed::nothing;
+  const TrainingMemory all = training_memory(config, work);
+  work.recomputed = Recomputed::layers;
+  const TrainingMemory layers = training_memory(config, work);
+  // By hand, for a token of a layer: the outputs of two norms and the product that enters the down projection.
+  CHECK(all.activations - selective.activations == uint64_t{2} * (2 * 2560 + 9728) * 16384 * 36);
+  CHECK(layers.activations == uint64_t{2} * 2560 * 16384 * 37);
+  CHECK(layers.transient > selective.transient);
+  work.sharers = 4;
+  const TrainingMemory shared = training_memory(config, work);
+  CHECK(shared.moments == layers.moments / 4);
+  CHECK(shared.gradients == layers.gradients);
+}
+
+TEST_CASE("float32 weights are their own master") {
+  const ModelConfig config = qwen3_4b();
+  TrainingWork work = work_of(config);
+  work.dtype = tensor::DType::f32;
+  const TrainingMemory memory = training_memory(config, work);
+  CHECK(memory.master == 0);
+  CHECK(memory.gradients == memory.weights);
+  CHECK(memory.moments == 2 * memory.weights);
+}
