@@ -208,26 +208,6 @@ struct Row {
   __device__ double weight(float logit) const { return weight_of(logit, largest, inverse); }
 };
 
-// Calls take(key, logit) for the ids that are not banned, each thread's in id order. Many are loaded before the first
-// is looked at: a block alone on its part of the GPU would wait for each load.
-template <typename T, typename Take>
-__device__ void for_each_open(const Row<T>& row, Take take) {
-  constexpr int kBatch = 8;
-  for (int begin = threadIdx.x; begin < row.vocab; begin += kBatch * kRowThreads) {
-    float batch[kBatch];
-#pragma unroll
-    for (int i = 0; i < kBatch; ++i) {
-      const int id = begin + i * kRowThreads;
-      batch[i] = id < row.vocab ? row.logit(id) : 0.0f;
-    }
-#pragma unroll
-    for (int i = 0; i < kBatch; ++i) {
-      const int id = begin + i * kRowThreads;
-      if (id < row.vocab && row.is_open(id)) take(key_of(batch[i]), batch[i]);
-    }
-  }
-}
-
 // What stays: keys above `least`, and of those equal to it the first `ties` in id order.
 struct Kept {
   uint32_t least = 0;
@@ -254,14 +234,16 @@ __device__ Place<T> narrow_down(const Row<L>& row, Place<T> place, T wanted, Val
       cuts[i] = static_cast<uint32_t>(place.least + (place.end - place.least) * (i + 1) / (kCuts + 1));
     }
     const auto last = static_cast<uint32_t>(place.end - 1);
-    for_each_open(row, [&](uint32_t key, float logit) {
-      if (key < cuts[0] || key > last) return;
+    for (int id = threadIdx.x; id < row.vocab; id += kRowThreads) {
+      const float logit = row.logit(id);
+      const uint32_t key = key_of(logit);
+      if (key < cuts[0] || key > last || !row.is_open(id)) continue;
       const T own = value(logit);
 #pragma unroll
       for (int i = 0; i < kCuts; ++i) {
         if (key >= cuts[i] && (i + 1 == kCuts || key < cuts[i + 1])) sums[i] += own;
       }
-    });
+    }
 #pragma unroll
     for (int i = 0; i < kCuts; ++i) sums[i] = block_reduce<kRowThreads>(sums[i], Plus<T>{});
     bool found = false;
@@ -308,7 +290,9 @@ __device__ uint32_t least_of_min_p(const Row<T>& row, double min_p) {
 template <typename T>
 __device__ uint32_t least_of_top_k(const Row<T>& row, uint32_t least, int32_t k) {
   int32_t count = 0;
-  for_each_open(row, [&](uint32_t key, float) { count += key >= least ? 1 : 0; });
+  for (int id = threadIdx.x; id < row.vocab; id += kRowThreads) {
+    count += row.is_open(id) && key_of(row.logit(id)) >= least ? 1 : 0;
+  }
   if (block_reduce<kRowThreads>(count, Plus<int32_t>{}) <= k) return least;
   const Place<int32_t> everything{least, key_of(row.largest) + uint64_t{1}, 0};
   return narrow_down(row, everything, k, One{}).least;
@@ -320,9 +304,12 @@ __device__ Kept keep_top_p(const Row<T>& row, uint32_t least, double top_p) {
   const float far = static_cast<float>(static_cast<double>(row.largest) - kFar / row.inverse);
   const uint32_t border = max(least, key_of(far));
   double near_mass = 0, far_mass = 0;
-  for_each_open(row, [&](uint32_t key, float logit) {
-    if (key >= least) (key >= border ? near_mass : far_mass) += row.weight(logit);
-  });
+  for (int id = threadIdx.x; id < row.vocab; id += kRowThreads) {
+    const float logit = row.logit(id);
+    const uint32_t key = key_of(logit);
+    if (key < least || !row.is_open(id)) continue;
+    (key >= border ? near_mass : far_mass) += row.weight(logit);
+  }
   near_mass = block_reduce<kRowThreads>(near_mass, Plus<double>{});
   far_mass = block_reduce<kRowThreads>(far_mass, Plus<double>{});
   const double wanted = top_p * (near_mass + far_mass);
