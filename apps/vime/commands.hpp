@@ -28,8 +28,6 @@ void add_trainer_command(CLI::App& app, Action& chosen);
 void add_agent_command(CLI::App& app, Action& chosen);
 void add_bench_command(CLI::App& app, Action& chosen);
 
-// Of vime bench.
-
 // What device: cuda can use: the machine's GPUs, or the reason why this build or this machine has none.
 devices::Inventory find_gpus();
 // UUIDs of the first `count` GPUs that this process may use; Error{refused} when there are fewer. They are looked up in

@@ -1,6 +1,7 @@
 #include "channels/shard_copies.hpp"
 
 #include "base/error.hpp"
+#include "gpu/streams.hpp"
 
 namespace vime::channels {
 namespace {
@@ -76,6 +77,17 @@ gpu::Copy sum_of_part(const std::byte* local, const tensor::TensorInfo& info, co
   copy.first_index = stretches.first;
   copy.index_pitch = stretches.stride;
   return copy;
+}
+
+std::vector<uint64_t> part_checksums(const arch::ArenaLayout& layout, const std::byte* arena) {
+  std::vector<gpu::Copy> parts;
+  for (const arch::ArenaEntry& entry : layout.entries) {
+    parts.push_back(sum_of_part(arena + entry.offset, entry.parameter.full, entry.shard));
+  }
+  const gpu::OwnedStream stream;
+  gpu::Copies sums(parts, true);
+  sums.run(stream.get());
+  return sums.sums(stream.get());
 }
 
 }  // namespace vime::channels

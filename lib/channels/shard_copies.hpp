@@ -2,6 +2,8 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
+#include <vector>
 
 #include "arch/parameters.hpp"
 #include "gpu/copies.hpp"
@@ -18,5 +20,8 @@ gpu::Copy copy_into_whole(const std::byte* local, const tensor::TensorInfo& info
                           std::byte* full);
 // Nothing is copied; the sum is part_checksum's.
 gpu::Copy sum_of_part(const std::byte* local, const tensor::TensorInfo& info, const arch::Shard& shard);
+
+// weights::part_checksum of every entry of the layout, whose arena nothing writes meanwhile. Blocks until it is done.
+std::vector<uint64_t> part_checksums(const arch::ArenaLayout& layout, const std::byte* arena);
 
 }  // namespace vime::channels

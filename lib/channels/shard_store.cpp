@@ -124,15 +124,8 @@ void DeviceShardStore::wait() {
 }
 
 std::vector<uint64_t> DeviceShardStore::checksums() {
-  if (!sums_) {
-    std::vector<gpu::Copy> parts;
-    for (const arch::ArenaEntry& entry : layout().entries) {
-      parts.push_back(sum_of_part(arena() + entry.offset, entry.parameter.full, entry.shard));
-    }
-    sums_ = std::make_unique<gpu::Copies>(parts, true);
-  }
-  sums_->run(stream_.get());
-  return sums_->sums(stream_.get());
+  wait();
+  return part_checksums(layout(), arena());
 }
 
 }  // namespace vime::channels

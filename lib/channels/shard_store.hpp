@@ -85,7 +85,6 @@ class DeviceShardStore final : public ShardStore {
   gpu::OwnedStream stream_;
   std::map<std::pair<std::string, const std::byte*>, Plan> plans_;  // kept for the next push of the same from the same
   std::vector<Plan> passing_;                                       // of buckets without a key, until they are done
-  std::unique_ptr<gpu::Copies> sums_;
 };
 
 }  // namespace vime::channels

@@ -116,6 +116,7 @@ CollectivesPtr single_rank() {
 }
 
 CollectivesPtr over_group(std::shared_ptr<RankGroup> group) {
+  if (group->size() == 1) return single_rank();  // on any device
   return std::make_shared<OverGroup>(std::move(group));
 }
 

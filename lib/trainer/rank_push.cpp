@@ -6,6 +6,7 @@
 #include "base/deadline.hpp"
 #include "base/error.hpp"
 #include "channels/nccl_channel.hpp"
+#include "channels/shard_copies.hpp"
 #include "gpu/device.hpp"
 #include "trainer/rank.hpp"
 #include "weights/bucket.hpp"
@@ -216,12 +217,20 @@ void TrainerRank::send_buckets(std::optional<weights::SlotPush>& slot, weights::
 }
 
 std::vector<PartSum> TrainerRank::checksums() const {
+  const arch::ArenaLayout& layout = decoder_->layout();
   std::vector<PartSum> sums;
-  for (const arch::ArenaEntry& entry : decoder_->layout().entries) {
+  for (const arch::ArenaEntry& entry : layout.entries) sums.push_back({entry.parameter.full.name, entry.shard.copy, 0});
+  if (on_gpu()) {
+    gpu::synchronize();  // LibTorch's streams have written the weights
+    const std::vector<uint64_t> values = channels::part_checksums(layout, arena_->data());
+    for (size_t i = 0; i < sums.size(); ++i) sums[i].sum = values[i];
+    return sums;
+  }
+  for (size_t i = 0; i < sums.size(); ++i) {
+    const arch::ArenaEntry& entry = layout.entries[i];
     const arch::Shard& shard = entry.shard;
-    sums.push_back({entry.parameter.full.name, shard.copy,
-                    weights::part_checksum(entry.parameter.full, shard.dim, shard.begin, shard.end,
-                                           arena_->data() + entry.offset)});
+    sums[i].sum = weights::part_checksum(entry.parameter.full, shard.dim, shard.begin, shard.end,
+                                         arena_->data() + entry.offset);
   }
   return sums;
 }
