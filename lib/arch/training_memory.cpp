@@ -13,7 +13,7 @@ struct Widths {
 
 // Bytes of a token that a layer keeps.
 int64_t kept_by_layer(const Widths& w, Recomputed recomputed, int64_t size) {
-  if (recomputed == Recomputed::layers) return 2 * size * w.hidden;
+  if (recomputed == Recomputed::layers) return size * w.hidden;
   // Both sums of the residual stream; q, k and v before the rotation, q and k after it; attention's output and its
   // float32 sums; gate and up.
   const int64_t selective =
