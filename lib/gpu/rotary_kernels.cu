@@ -176,24 +176,18 @@ __global__ void __launch_bounds__(kWarps* kWarp)
   rotate_heads<Pairs, kUnroll, kNorm>(shape, turn, shape.k_weight, k, k_out, token);
 }
 
-// Heads of a token that a warp takes at once in the backward pass: few, so that the last warps to finish have little to
-// do.
-template <class Pairs, int kUnroll>
-constexpr int kHeadsAtOnce = 2 * kUnroll*(kWarp / Pairs::kLanes);
-
 // With n = x * inverse and g = the gradient turned back: dx = inverse * (g w - n mean(g w n)), dw = sum of g n.
 template <class Pairs, int kUnroll, bool kNorm>
 __device__ void turn_back(const RotaryShape& shape, const Turn<Pairs>& turn, const typename Pairs::Raw& raw_weight,
                           const Heads<const Bf16>& gradient, const Heads<const Bf16>& x, const Heads<Bf16>& out,
-                          int64_t token, int first_head, float (&first_sums)[Pairs::kPairs],
-                          float (&second_sums)[Pairs::kPairs]) {
+                          int64_t token, float (&first_sums)[Pairs::kPairs], float (&second_sums)[Pairs::kPairs]) {
   constexpr int kGroups = kWarp / Pairs::kLanes;
   const int lane = static_cast<int>(threadIdx.x) % Pairs::kLanes;
   const int group = static_cast<int>(threadIdx.x) % kWarp / Pairs::kLanes;
   const int dim = static_cast<int>(shape.head_dim);
   const int half = dim / 2;
-  const int heads = min(static_cast<int>(gradient.heads), first_head + kHeadsAtOnce<Pairs, kUnroll>);
-  for (int begin = first_head; begin < heads; begin += kGroups * kUnroll) {
+  const int heads = static_cast<int>(gradient.heads);
+  for (int begin = 0; begin < heads; begin += kGroups * kUnroll) {
     typename Pairs::Raw raw[kUnroll], raw_x[kUnroll];
 #pragma unroll
     for (int u = 0; u < kUnroll; ++u) {
@@ -275,15 +269,10 @@ __device__ void backward_of(const RotaryShape& shape, const Bf16* weight, const 
   float second_sums[Pairs::kPairs] = {};
   typename Pairs::Raw raw_weight = {};
   if constexpr (kNorm) raw_weight = Pairs::load(weight, lane, static_cast<int>(shape.head_dim) / 2);
-  const int parts = (static_cast<int>(gradient.heads) - 1) / kHeadsAtOnce<Pairs, kUnroll> + 1;  // of a token
-  const int all = static_cast<int>(shape.tokens) * parts;
-  for (int work = static_cast<int>(blockIdx.x * kWarps + threadIdx.x / kWarp); work < all;
-       work += static_cast<int>(gridDim.x) * kWarps) {
-    const int token = work / parts;
-    const int first_head = (work - token * parts) * kHeadsAtOnce<Pairs, kUnroll>;
+  for (int64_t token = int64_t{blockIdx.x} * kWarps + threadIdx.x / kWarp; token < shape.tokens;
+       token += int64_t{gridDim.x} * kWarps) {
     const Turn<Pairs> turn(shape, token, lane);
-    turn_back<Pairs, kUnroll, kNorm>(shape, turn, raw_weight, gradient, x, out, token, first_head, first_sums,
-                                     second_sums);
+    turn_back<Pairs, kUnroll, kNorm>(shape, turn, raw_weight, gradient, x, out, token, first_sums, second_sums);
   }
   if constexpr (kNorm) leave_partial<Pairs>(shape, first_sums, second_sums, partial);
 }
