@@ -34,19 +34,19 @@ void without_multicast() {
   static_cast<void>(done);
 }
 
-ncclDataType_t nccl_type(Element element) {
+ncclDataType_t nccl_type(Scalar element) {
   switch (element) {
-    case Element::u8:
+    case Scalar::u8:
       return ncclUint8;
-    case Element::i64:
+    case Scalar::i64:
       return ncclInt64;
-    case Element::f16:
+    case Scalar::f16:
       return ncclFloat16;
-    case Element::bf16:
+    case Scalar::bf16:
       return ncclBfloat16;
-    case Element::f32:
+    case Scalar::f32:
       return ncclFloat32;
-    case Element::f64:
+    case Scalar::f64:
       return ncclFloat64;
   }
   throw Error(ErrorKind::internal, "an element type without an NCCL name");
@@ -107,17 +107,17 @@ bool is_capturing(Stream stream) {
 
 }  // namespace
 
-uint64_t bytes_of(Element element) {
+uint64_t bytes_of(Scalar element) {
   switch (element) {
-    case Element::u8:
+    case Scalar::u8:
       return 1;
-    case Element::f16:
-    case Element::bf16:
+    case Scalar::f16:
+    case Scalar::bf16:
       return 2;
-    case Element::f32:
+    case Scalar::f32:
       return 4;
-    case Element::i64:
-    case Element::f64:
+    case Scalar::i64:
+    case Scalar::f64:
       return 8;
   }
   throw Error(ErrorKind::internal, "an element type without a size");
@@ -334,7 +334,7 @@ void Communicator::all_gather(const void* mine, void* all, uint64_t bytes, Strea
               [&](const auto& take) { take(ncclAllGather(mine, all, bytes, ncclUint8, state_->comm, stream)); });
 }
 
-void Communicator::all_reduce(const void* from, void* to, uint64_t count, Element element, Reduction reduction,
+void Communicator::all_reduce(const void* from, void* to, uint64_t count, Scalar element, Reduction reduction,
                               Stream stream) {
   const std::string operation = "all-reduce of " + format_bytes(count * bytes_of(element));
   state_->run(operation, "ncclAllReduce", stream, [&](const auto& take) {
@@ -342,7 +342,7 @@ void Communicator::all_reduce(const void* from, void* to, uint64_t count, Elemen
   });
 }
 
-void Communicator::reduce_scatter(const void* from, void* to, uint64_t count, Element element, Reduction reduction,
+void Communicator::reduce_scatter(const void* from, void* to, uint64_t count, Scalar element, Reduction reduction,
                                   Stream stream) {
   const std::string operation = "reduce-scatter to parts of " + format_bytes(count * bytes_of(element));
   state_->run(operation, "ncclReduceScatter", stream, [&](const auto& take) {

@@ -20,8 +20,8 @@
 
 namespace vime::gpu {
 
-enum class Element { u8, i64, f16, bf16, f32, f64 };
-uint64_t bytes_of(Element element);
+enum class Scalar { u8, i64, f16, bf16, f32, f64 };
+uint64_t bytes_of(Scalar element);
 
 enum class Reduction { sum, max };
 
@@ -54,9 +54,9 @@ class Communicator {
   // all: every rank's bytes, in rank order; `mine` may be the own place in it.
   void all_gather(const void* mine, void* all, uint64_t bytes, Stream stream);
   // In place where from == to. The order of a sum is NCCL's: the same from run to run, and the same bits on every rank.
-  void all_reduce(const void* from, void* to, uint64_t count, Element element, Reduction reduction, Stream stream);
+  void all_reduce(const void* from, void* to, uint64_t count, Scalar element, Reduction reduction, Stream stream);
   // from: `size` parts of `count` elements; to: the reduction of this rank's part.
-  void reduce_scatter(const void* from, void* to, uint64_t count, Element element, Reduction reduction, Stream stream);
+  void reduce_scatter(const void* from, void* to, uint64_t count, Scalar element, Reduction reduction, Stream stream);
 
   // Point to point, all at once: the transfers of one call cannot wait for each other. Both sides name the same bytes.
   struct Send {

@@ -74,7 +74,7 @@ void copy_memory(void*, const void*, uint64_t, Stream) {
   refuse();
 }
 
-uint64_t bytes_of(Element) {
+uint64_t bytes_of(Scalar) {
   refuse();
 }
 
@@ -101,10 +101,10 @@ void Communicator::broadcast(void*, uint64_t, int, Stream) {
 void Communicator::all_gather(const void*, void*, uint64_t, Stream) {
   refuse();
 }
-void Communicator::all_reduce(const void*, void*, uint64_t, Element, Reduction, Stream) {
+void Communicator::all_reduce(const void*, void*, uint64_t, Scalar, Reduction, Stream) {
   refuse();
 }
-void Communicator::reduce_scatter(const void*, void*, uint64_t, Element, Reduction, Stream) {
+void Communicator::reduce_scatter(const void*, void*, uint64_t, Scalar, Reduction, Stream) {
   refuse();
 }
 void Communicator::exchange(const std::vector<Send>&, const std::vector<Receive>&, Stream) {

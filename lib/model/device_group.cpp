@@ -90,11 +90,11 @@ torch::Tensor DeviceGroup::sum_part(const torch::Tensor& flat) {
   const auto [begin, end] = RankGroup::part_of(flat.numel(), rank(), size());
   if (flat.numel() % size() == 0) {
     torch::Tensor sums = torch::empty({end - begin}, flat.options());
-    ranks_.reduce_scatter(flat.data_ptr(), sums.data_ptr(), static_cast<uint64_t>(end - begin), gpu::Element::f32,
+    ranks_.reduce_scatter(flat.data_ptr(), sums.data_ptr(), static_cast<uint64_t>(end - begin), gpu::Scalar::f32,
                           gpu::Reduction::sum, stream());
     return sums;
   }
-  ranks_.all_reduce(flat.data_ptr(), flat.data_ptr(), static_cast<uint64_t>(flat.numel()), gpu::Element::f32,
+  ranks_.all_reduce(flat.data_ptr(), flat.data_ptr(), static_cast<uint64_t>(flat.numel()), gpu::Scalar::f32,
                     gpu::Reduction::sum, stream());
   return flat.slice(0, begin, end);
 }

@@ -19,7 +19,7 @@
 
 using namespace vime;
 using gpu::Communicator;
-using gpu::Element;
+using gpu::Scalar;
 using gpu::Reduction;
 
 namespace {
@@ -71,7 +71,7 @@ uint64_t wrong_bf16_sums(Communicator& group, cudaStream_t stream) {
   }
   const gpu::DeviceMemory memory(kCount * 2);
   cudaMemcpy(memory.data(), values.data(), memory.bytes(), cudaMemcpyHostToDevice);
-  group.all_reduce(memory.data(), memory.data(), kCount, Element::bf16, Reduction::sum, stream);
+  group.all_reduce(memory.data(), memory.data(), kCount, Scalar::bf16, Reduction::sum, stream);
   group.wait(stream);
   cudaMemcpy(values.data(), memory.data(), memory.bytes(), cudaMemcpyDeviceToHost);
   uint64_t wrong = 0;
@@ -100,8 +100,8 @@ uint64_t every_operation(Communicator& group) {
 
   const Floats own(kCount, mine), all(2 * kCount), reduced(kCount), part(kCount / 2), swapped(kCount);
   group.all_gather(own.data(), all.data(), own.bytes(), stream);
-  group.all_reduce(own.data(), reduced.data(), kCount, Element::f32, Reduction::sum, stream);
-  group.reduce_scatter(own.data(), part.data(), kCount / 2, Element::f32, Reduction::sum, stream);
+  group.all_reduce(own.data(), reduced.data(), kCount, Scalar::f32, Reduction::sum, stream);
+  group.reduce_scatter(own.data(), part.data(), kCount / 2, Scalar::f32, Reduction::sum, stream);
   group.exchange({{other, own.data(), own.bytes()}}, {{other, swapped.data(), swapped.bytes()}}, stream);
   group.wait(stream);
   wrong += all.wrong([](uint64_t i) { return value_of(static_cast<int>(i / kCount), i % kCount); });
@@ -109,7 +109,7 @@ uint64_t every_operation(Communicator& group) {
   wrong += part.wrong([&](uint64_t i) { return sum(i + static_cast<uint64_t>(rank) * kCount / 2); });
   wrong += swapped.wrong([&](uint64_t i) { return value_of(other, i); });
 
-  group.all_reduce(own.data(), own.data(), kCount, Element::f32, Reduction::max, stream);
+  group.all_reduce(own.data(), own.data(), kCount, Scalar::f32, Reduction::max, stream);
   group.wait(stream);
   wrong += own.wrong([](uint64_t i) { return std::max(value_of(0, i), value_of(1, i)); });
   wrong += wrong_bf16_sums(group, stream);
@@ -234,9 +234,9 @@ TEST_CASE("a wait that knows nothing of the group ends too when a peer hangs") {
   const Floats floats(64 * kCount);
   const auto start = SteadyClock::now();
   const Failure failure = failure_of([&] {
-    pair.group->all_reduce(floats.data(), floats.data(), 64 * kCount, Element::f32, Reduction::sum, nullptr);
+    pair.group->all_reduce(floats.data(), floats.data(), 64 * kCount, Scalar::f32, Reduction::sum, nullptr);
     cudaStreamSynchronize(nullptr);
-    pair.group->all_reduce(floats.data(), floats.data(), 64 * kCount, Element::f32, Reduction::sum, nullptr);
+    pair.group->all_reduce(floats.data(), floats.data(), 64 * kCount, Scalar::f32, Reduction::sum, nullptr);
   });
   CHECK(seconds_since(start) < 6);
   CHECK(has(failure, "all-reduce of 256.00 MiB"));
