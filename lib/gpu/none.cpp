@@ -6,8 +6,8 @@
 #include "gpu/device_memory.hpp"
 #include "gpu/ipc.hpp"
 #include "gpu/pinned_memory.hpp"
-#include "gpu/reserved_memory.hpp"
 #include "gpu/raw_copy.hpp"
+#include "gpu/reserved_memory.hpp"
 #include "gpu/streams.hpp"
 
 namespace vime::gpu {

@@ -229,8 +229,8 @@ std::vector<PartSum> TrainerRank::checksums() const {
   for (size_t i = 0; i < sums.size(); ++i) {
     const arch::ArenaEntry& entry = layout.entries[i];
     const arch::Shard& shard = entry.shard;
-    sums[i].sum = weights::part_checksum(entry.parameter.full, shard.dim, shard.begin, shard.end,
-                                         arena_->data() + entry.offset);
+    sums[i].sum =
+        weights::part_checksum(entry.parameter.full, shard.dim, shard.begin, shard.end, arena_->data() + entry.offset);
   }
   return sums;
 }

@@ -19,8 +19,8 @@
 
 using namespace vime;
 using gpu::Communicator;
-using gpu::Scalar;
 using gpu::Reduction;
+using gpu::Scalar;
 
 namespace {
 
