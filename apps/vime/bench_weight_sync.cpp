@@ -19,7 +19,7 @@ struct WeightSyncArguments {
   int repeat = 5;
   int64_t buffer_mib = 512;
   int64_t chunk_mib = 1024;
-  std::string json;
+  bool json = false;
 };
 
 int weight_sync_command(const WeightSyncArguments& arguments) {
@@ -56,7 +56,7 @@ void add_bench_weight_sync(CLI::App& bench, Action& chosen) {
   command->add_option("--chunk-mib", arguments->chunk_mib, "Of a message straight from the weights (default 1024)")
       ->check(CLI::Range(1, 65536))
       ->type_name("MIB");
-  command->add_option("--json", arguments->json, "File for the figures")->type_name("FILE");
+  command->add_flag("--json", arguments->json, "The figures as JSON");
   command->callback([&chosen, arguments] { chosen = [arguments] { return weight_sync_command(*arguments); }; });
 
   CLI::App* engine = bench.add_subcommand(kEngineCommand, "The engine's side of weight-sync (which starts it itself)");

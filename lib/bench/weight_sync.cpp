@@ -141,6 +141,11 @@ Json to_json(const WeightSyncOptions& options, const std::string& model, const F
           {"contents_equal", figures.equal}};
 }
 
+void print_head() {
+  std::printf("%-14s %-5s %2s %6s %10s %9s %9s %9s %9s %9s %9s %7s %6s %10s\n", "model", "by", "tp", "count", "bytes",
+              "1st prep", "1st pause", "prepare", "pause ms", "update ms", "raw ms", "GB/s", "ratio", "extra");
+}
+
 void print_line(const Json& line) {
   const double update_ms = line.at("update_ms").get<double>();
   std::printf("%-14s %-5s %2d %6d %10s %9.1f %9.1f %9.2f %9.2f %9.2f %9.2f %7.1f %6.3f %10s %s\n",
@@ -166,7 +171,7 @@ WeightSyncOptions weight_sync_options(const Json& json) {
   options.repeat = static_cast<int>(json_int(json, "repeat", what));
   options.buffer_bytes = static_cast<uint64_t>(json_int(json, "buffer_bytes", what));
   options.chunk_bytes = static_cast<uint64_t>(json_int(json, "chunk_bytes", what));
-  options.json = json_string(json, "json", what);
+  options.json = json_bool(json, "json", what);
   options.engine_command = json_member(json, "engine_command", what).get<std::vector<std::string>>();
   return options;
 }
@@ -175,16 +180,15 @@ int weight_sync(const WeightSyncOptions& options) {
   if (options.repeat < 1) throw Error(ErrorKind::refused, "--repeat must be at least 1");
   const std::vector<std::string> models =
       options.model == "all" ? model_names() : std::vector<std::string>{options.model};
-  std::printf("%-14s %-5s %2s %6s %10s %9s %9s %9s %9s %9s %9s %7s %6s %10s\n", "model", "by", "tp", "count", "bytes",
-              "1st prep", "1st pause", "prepare", "pause ms", "update ms", "raw ms", "GB/s", "ratio", "extra");
+  if (!options.json) print_head();
   Json lines = Json::array();
   bool equal = true;
   for (const std::string& model : models) {
     lines.push_back(to_json(options, model, measure(options, model)));
-    print_line(lines.back());
+    if (!options.json) print_line(lines.back());
     equal = equal && lines.back().at("contents_equal").get<bool>();
   }
-  if (!options.json.empty()) write_file_atomic(options.json, Json{{"weight_sync", lines}}.dump(2) + "\n");
+  if (options.json) std::printf("%s\n", Json{{"weight_sync", lines}}.dump(2).c_str());
   return equal ? 0 : exit_status(ErrorKind::check_failed);
 }
 

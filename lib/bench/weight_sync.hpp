@@ -17,14 +17,14 @@ struct WeightSyncOptions {
   int repeat = 5;           // pushes after the first
   uint64_t buffer_bytes = uint64_t{512} << 20;
   uint64_t chunk_bytes = uint64_t{1} << 30;
-  std::string json;                         // file for the figures; "" = none
+  bool json = false;                        // the figures as JSON instead of a table
   std::vector<std::string> engine_command;  // starts serve_weights with one more argument, its options
 };
 
 // {"model", "transport", "tensor_parallel", "repeat", "buffer_bytes", "chunk_bytes", "json", "engine_command"}
 WeightSyncOptions weight_sync_options(const Json& json);
 
-// Prints a table; the exit status: 3 when contents differ.
+// Prints the figures; the exit status: 3 when contents differ.
 int weight_sync(const WeightSyncOptions& options);
 
 }  // namespace vime::bench

@@ -38,7 +38,6 @@ const test::Role bench_role("weight-sync", [](const std::vector<std::string>& ar
   options.repeat = std::stoi(arguments.at(3));
   if (arguments.size() > 4) options.buffer_bytes = std::stoull(arguments[4]) << 20;
   if (arguments.size() > 5) options.chunk_bytes = std::stoull(arguments[5]) << 20;
-  if (arguments.size() > 6) options.json = arguments[6];
   options.engine_command = kEngine;
   try {
     return weight_sync(options);

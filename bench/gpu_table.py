@@ -1,0 +1,100 @@
+#!/usr/bin/env python3
+"""One table of what scripts/gpu-test.sh measured, from the files that its steps left: gpu_table.py DIR."""
+import json
+import pathlib
+import subprocess
+import sys
+
+
+def last_json(path):
+    """The JSON that a step wrote, which may follow other lines; None where there is none."""
+    try:
+        text = path.read_text()
+    except OSError:
+        return None
+    for start in (i for i, c in enumerate(text) if c == "{" and (i == 0 or text[i - 1] == "\n")):
+        try:
+            return json.loads(text[start:])
+        except ValueError:
+            continue
+    return None
+
+
+def row(what, found, wanted="", ok=None):
+    mark = "" if ok is None else ("reached" if ok else "MISSED")
+    print(f"| {what} | {found} | {wanted} | {mark} |")
+
+
+def weight_sync(out):
+    for transport, least in (("ipc", 0.90), ("nccl", 0.95)):
+        for one in (last_json(out / f"weight-sync-{transport}.log") or {}).get("weight_sync", []):
+            what = f"push, {transport}, {one['model']}, {one['tensors']} tensors"
+            found = (f"pause {one['pause_ms']:.1f} ms, prepare {one['prepare_ms']:.1f} ms, update {one['update_ms']:.2f} ms, "
+                     f"raw {one['raw_ms']:.2f} ms, ratio {one['ratio']:.3f}")
+            if one["model"] == "qwen3-8b":
+                row(what, found, f"ratio {least}", one["ratio"] >= least)
+            elif one["model"] == "qwen3-30b-a3b" and transport == "ipc":
+                row(what, found, "pause 150 ms", one["pause_ms"] < 150)
+            else:
+                row(what, found)
+
+
+def train(out):
+    theirs = {(c["case"], str(c["micro_batches"])): c for c in (last_json(out / "train-hf.log") or {}).get("cases", [])
+              if "error" not in c}
+    for one in (last_json(out / "train.log") or {}).get("cases", []):
+        least = 0.50 if one["case"] == "layers" else 0.45
+        row(f"training, {one['case']}, {one['micro_batches']} micro-batches",
+            f"MFU {100 * one['mfu']:.1f} %, {one['tokens_per_s']:.0f} tokens/s, peak {one['peak_bytes'] / 2**30:.1f} GiB",
+            f"MFU {100 * least:.0f} %", one["mfu"] >= least)
+        other = theirs.get((one["case"], str(one["micro_batches"])))
+        if other:
+            ratio = one["tokens_per_s"] / other["tokens_per_s"]
+            row("  against transformers", f"{ratio:.2f} x ({100 * other['mfu']:.1f} %)", "1.25 x", ratio >= 1.25)
+
+
+def generate(out):
+    ours, theirs = last_json(out / "generate.log"), last_json(out / "generate-hf.log")
+    for one in (ours or {}).get("runs", []):
+        speed = one["tokens_per_second"]
+        row(f"decode, {ours['sequences']} sequences, {one['response_tokens']} tokens each",
+            f"{speed:.0f} tokens/s, {one['decode_step_ms']['total']:.2f} ms a step", "25,000 tokens/s", speed >= 25000)
+        if theirs and theirs["response_tokens"] == one["response_tokens"]:
+            ratio = speed / theirs["tokens_per_second"]
+            row("  against transformers", f"{ratio:.1f} x", "5 x", ratio >= 5)
+    if ours and ours.get("http"):
+        row("  over HTTP", f"{ours['http']['tokens_per_second']:.0f} tokens/s")
+
+
+def sweeps(out):
+    for path in sorted(out.glob("sweep-*.json")):
+        result = json.loads(path.read_text())
+        passed = sum(leg["status"] == "pass" for leg in result["legs"])
+        row(path.stem, f"{passed} of {len(result['legs'])} legs in {result['seconds']:.0f} s", "all",
+            result["status"] == "pass")
+
+
+def runs(out):
+    for path in sorted(out.glob("run-*/summary.json")):
+        summary = json.loads(path.read_text())
+        score = next(iter(summary["eval"].values()))
+        row(f"quickstart-gpu, {path.parent.name[4:]}",
+            f"{100 * score['first']:.1f} % -> {100 * score['last']:.1f} % in {summary['wall_time_s']:.0f} s",
+            "90 % in 180 s", score["last"] >= 0.9 and summary["wall_time_s"] < 180)
+
+
+def main():
+    out = pathlib.Path(sys.argv[1])
+    cards = subprocess.run(["nvidia-smi", "-L"], capture_output=True, text=True).stdout.splitlines()
+    print(f"{len(cards)} x {cards[0].split(':')[1].split('(')[0].strip() if cards else 'no GPU'}\n")
+    print("| what | found | wanted | |\n|---|---|---|---|")
+    for part in (weight_sync, train, generate, sweeps, runs):
+        part(out)
+    print("\n| step | result | seconds |\n|---|---|---|")
+    for line in (out / "steps.txt").read_text().splitlines():
+        name, status, seconds = line.split("\t")
+        result = {"0": "ok", "77": "skipped"}.get(status, f"FAILED ({status})")
+        print(f"| {name} | {result} | {seconds} |")
+
+
+main()
