@@ -176,6 +176,7 @@ void Experiment::train(const fs::path& batch, LoopState& next) {
   const auto begin = SteadyClock::now();
   const std::vector<Json> replies = processes_.trainers().call_all("/train", {{"batch", batch.string()}, {"dump", ""}});
   next.line["perf/train_time"] = seconds_since(begin);
+  if (spec_.placement.device == "cuda") next.line["perf/trainer_peak_memory_bytes"] = peak_memory(replies);
   ChecksOn on;
   on.first_step_kl = spec_.algorithm.loss_type != "sft";
   on.engine_gap = on.first_step_kl && !spec_.debug.load_rollout;

@@ -12,7 +12,8 @@ namespace {
 
 // Config and tokenizer for the engines, which get their weights by the first push.
 void write_model_folder(const Prepared& prepared, const fs::path& dir) {
-  write_file_atomic(dir / "config.json", arch::config_json(prepared.config, prepared.spec.trainer.dtype).dump(2) + "\n");
+  write_file_atomic(dir / "config.json",
+                    arch::config_json(prepared.config, prepared.spec.trainer.dtype).dump(2) + "\n");
   text::save_tokenizer(*prepared.tokenizer, dir);
 }
 

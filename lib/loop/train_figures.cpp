@@ -1,5 +1,6 @@
 #include "loop/train_figures.hpp"
 
+#include <algorithm>
 #include <cmath>
 
 namespace vime::loop {
@@ -55,6 +56,16 @@ TrainFigures train_figures(const std::vector<Json>& replies, int64_t rollout_id,
   result.metrics["train/nonfinite_steps"] = result.nonfinite_steps;
   result.metrics["train/check_problems"] = result.problems.size();
   return result;
+}
+
+uint64_t peak_memory(const std::vector<Json>& replies) {
+  int64_t most = 0;
+  for (size_t rank = 0; rank < replies.size(); ++rank) {
+    const std::string what = "trainer rank " + std::to_string(rank) + ": /train: memory";
+    const Json& memory = json_member(replies[rank], "memory", what);
+    most = std::max(most, json_int(memory, "arena_bytes", what) + json_int(memory, "peak_bytes", what));
+  }
+  return static_cast<uint64_t>(most);
 }
 
 }  // namespace vime::loop

@@ -22,4 +22,7 @@ struct TrainFigures {
 TrainFigures train_figures(const std::vector<Json>& replies, int64_t rollout_id, const CheckLimits& limits,
                            const ChecksOn& on);
 
+// The most memory that any of the ranks held at a time since the command before: weights and what LibTorch had out.
+uint64_t peak_memory(const std::vector<Json>& replies);
+
 }  // namespace vime::loop

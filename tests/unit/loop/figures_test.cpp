@@ -46,6 +46,14 @@ TEST_CASE("shares are added over the ranks, figures that all ranks have are take
   CHECK(figures.problems.empty());
 }
 
+TEST_CASE("the peak of memory is the largest rank's, weights and tensors together") {
+  const auto reply = [](int64_t arena, int64_t peak) {
+    return Json{{"memory", {{"arena_bytes", arena}, {"used_bytes", 1}, {"peak_bytes", peak}}}};
+  };
+  CHECK(peak_memory({reply(10, 5), reply(12, 7), reply(18, 0)}) == 19);
+  CHECK_THROWS_AS(peak_memory({Json::object()}), Error);
+}
+
 TEST_CASE("a step that was not applied is counted and named") {
   const TrainFigures figures = train_figures({reply_of({step_of(1.0, 3.0, 1), step_of(NAN, NAN, 0)})}, 4, {}, {});
   CHECK(figures.nonfinite_steps == 1);
