@@ -47,7 +47,9 @@ int generate_command(const GenerateArguments& arguments) {
 void add_bench_generate(CLI::App& bench, Action& chosen) {
   CLI::App* command = bench.add_subcommand("generate", "Tokens per second of the embedded engine, random weights");
   const auto arguments = std::make_shared<GenerateArguments>();
-  command->add_option("--shape", arguments->shape, "qwen3-0.6b (default), or a model directory for its config.json")
+  command
+      ->add_option("--shape", arguments->shape,
+                   "qwen3-0.6b (default), qwen3-4b, qwen3-8b, or a model directory for its config.json")
       ->type_name("NAME|DIR");
   command->add_option("--device", arguments->device, "What it runs on (default cuda)")
       ->check(CLI::IsMember({"cpu", "cuda"}))

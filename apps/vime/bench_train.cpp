@@ -39,7 +39,7 @@ int train_command(const TrainArguments& arguments) {
 void add_bench_train(CLI::App& bench, Action& chosen) {
   CLI::App* command = bench.add_subcommand("train", "Tokens per second and MFU of a training step on one GPU");
   const auto arguments = std::make_shared<TrainArguments>();
-  command->add_option("--shape", arguments->shape, "qwen3-4b (default) or qwen3-0.6b")->type_name("NAME");
+  command->add_option("--shape", arguments->shape, "qwen3-0.6b, qwen3-4b (default) or qwen3-8b")->type_name("NAME");
   command->add_option("--tokens", arguments->tokens, "Tokens of a micro-batch (default 16384)")
       ->check(CLI::Range(1, 1 << 24))
       ->type_name("N");

@@ -1,5 +1,8 @@
 #include "arch/model_config.hpp"
 
+#include <algorithm>
+
+#include "arch/shapes.hpp"
 #include "base/error.hpp"
 #include "base/strings.hpp"
 
@@ -117,6 +120,12 @@ ModelConfig preset(const std::string& name, int64_t vocab_size) {
     config.vocab_size = vocab_size;
     return config;
   }
+  const std::vector<std::string> shapes = shape_names();
+  if (std::find(shapes.begin(), shapes.end(), name) != shapes.end()) {
+    ModelConfig config = shape(name);
+    config.vocab_size = vocab_size;
+    return config;
+  }
   throw Error(ErrorKind::refused,
               "unknown model preset \"" + name + "\"; expected one of " + join(preset_names(), ", "));
 }
@@ -124,6 +133,7 @@ ModelConfig preset(const std::string& name, int64_t vocab_size) {
 std::vector<std::string> preset_names() {
   std::vector<std::string> names;
   for (const Preset& known : kPresets) names.emplace_back(known.name);
+  for (const std::string& known : shape_names()) names.push_back(known);
   return names;
 }
 

@@ -62,8 +62,8 @@ ModelConfig read_config(
 Json config_json(const ModelConfig& config, const std::string& dtype);
 
 // Named small models for runs from random weights: "tiny" (2 layers, about 100 thousand parameters), "tiny-parallel"
-// (5 layers, made to be cut in every way) and "small" (6 layers, 20 million parameters). Error{refused} lists the
-// names.
+// (5 layers, made to be cut in every way) "small" (6 layers, 20 million parameters), and the shapes of shapes.hpp with
+// this vocabulary. Error{refused} lists the names.
 ModelConfig preset(const std::string& name, int64_t vocab_size);
 std::vector<std::string> preset_names();
 

@@ -1,27 +1,23 @@
 #include "bench/model_lists.hpp"
 
+#include "arch/shapes.hpp"
 #include "base/error.hpp"
 #include "base/strings.hpp"
 
 namespace vime::bench {
 namespace {
 
-arch::ModelConfig qwen3(int64_t layers, int64_t hidden, int64_t intermediate, int64_t heads, int64_t kv_heads) {
-  arch::ModelConfig config;
-  config.vocab_size = 151936;
-  config.hidden_size = hidden;
-  config.intermediate_size = intermediate;
-  config.num_hidden_layers = layers;
-  config.num_attention_heads = heads;
-  config.num_key_value_heads = kv_heads;
-  config.head_dim = 128;
-  config.qk_norm = true;
-  return config;
+ModelList dense(const std::string& name, const arch::ModelConfig& config) {
+  return {name, arch::parameters(config, tensor::DType::bf16), config.tie_word_embeddings};
 }
 
-ModelList dense(const std::string& name, arch::ModelConfig config, bool tied_embeddings) {
-  config.tie_word_embeddings = tied_embeddings;
-  return {name, arch::parameters(config, tensor::DType::bf16), tied_embeddings};
+// Qwen3-30B-A3B but for its experts.
+arch::ModelConfig thirty_billion() {
+  arch::ModelConfig config = arch::shape("qwen3-8b");
+  config.hidden_size = 2048;
+  config.num_hidden_layers = 48;
+  config.num_key_value_heads = 4;
+  return config;
 }
 
 // Every layer's MLP is a router and its experts.
@@ -60,10 +56,9 @@ std::vector<std::string> model_names() {
 }
 
 ModelList model_list(const std::string& name) {
-  if (name == "tiny") return dense(name, qwen3(2, 256, 512, 4, 2), true);  // for tests
-  if (name == "qwen3-0.6b") return dense(name, qwen3(28, 1024, 3072, 16, 8), true);
-  if (name == "qwen3-8b") return dense(name, qwen3(36, 4096, 12288, 32, 8), false);
-  if (name == "qwen3-30b-a3b") return experts(name, qwen3(48, 2048, 6144, 32, 4), 128, 768);
+  if (name == "small") return dense(name, arch::preset(name, 151936));  // for tests
+  if (name == "qwen3-0.6b" || name == "qwen3-8b") return dense(name, arch::shape(name));
+  if (name == "qwen3-30b-a3b") return experts(name, thirty_billion(), 128, 768);
   throw Error(ErrorKind::refused, "no list of a model \"" + name + "\"; there are " + join(model_names(), ", "));
 }
 

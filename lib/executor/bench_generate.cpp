@@ -7,6 +7,7 @@
 #include <memory>
 
 #include "arch/model_config.hpp"
+#include "arch/shapes.hpp"
 #include "base/files.hpp"
 #include "base/random.hpp"
 #include "base/strings.hpp"
@@ -21,29 +22,11 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-constexpr const char* kQwen3Small = "qwen3-0.6b";
 // Steps before anything is measured: graphs are captured then.
 constexpr int64_t kWarmUpTokens = 8;
 
 double seconds_since(Clock::time_point begin) {
   return std::chrono::duration<double>(Clock::now() - begin).count();
-}
-
-arch::ModelConfig qwen3_small() {
-  arch::ModelConfig config;
-  config.vocab_size = 151'936;
-  config.hidden_size = 1024;
-  config.intermediate_size = 3072;
-  config.num_hidden_layers = 28;
-  config.num_attention_heads = 16;
-  config.num_key_value_heads = 8;
-  config.head_dim = 128;
-  config.max_position_embeddings = 40'960;
-  config.rope_theta = 1'000'000;
-  config.tie_word_embeddings = true;
-  config.qk_norm = true;
-  config.dtype = "bfloat16";
-  return config;
 }
 
 std::vector<int32_t> random_prompt(uint64_t index, int64_t tokens, int64_t vocab) {
@@ -188,10 +171,6 @@ Json Bench::over_http(int64_t response_tokens) {
 
 }  // namespace
 
-std::vector<std::string> generate_bench_shapes() {
-  return {kQwen3Small};
-}
-
 GenerateBenchOptions generate_bench_options(const Json& json) {
   const std::string what = "bench generate options";
   GenerateBenchOptions options;
@@ -208,7 +187,8 @@ GenerateBenchOptions generate_bench_options(const Json& json) {
 }
 
 Json bench_generate(const GenerateBenchOptions& options) {
-  const arch::ModelConfig config = options.shape == kQwen3Small ? qwen3_small() : arch::read_config(options.shape);
+  const arch::ModelConfig config =
+      fs::is_directory(options.shape) ? arch::read_config(options.shape) : arch::shape(options.shape);
   const TempDir folder;
   write_file_atomic(folder.path() / "config.json", arch::config_json(config, config.dtype).dump(2) + "\n");
   int64_t longest = 0;

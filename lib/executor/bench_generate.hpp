@@ -12,7 +12,7 @@
 namespace vime::executor {
 
 struct GenerateBenchOptions {
-  std::string shape = "qwen3-0.6b";  // one of generate_bench_shapes(), or a model directory
+  std::string shape = "qwen3-0.6b";  // one of arch::shape_names(), or a model directory
   std::string device = "cuda";
   std::vector<std::string> device_uuids;  // one tensor-parallel worker each
   int64_t sequences = 256;
@@ -23,7 +23,6 @@ struct GenerateBenchOptions {
 };
 
 GenerateBenchOptions generate_bench_options(const Json& json);
-std::vector<std::string> generate_bench_shapes();
 
 // {"shape", "sequences", ..., "runs": [{"response_tokens", "tokens_per_second", "decode_step_ms": {"total",
 // "scheduling", "transport", "worker"}, "prefill_ms", "kv_gigabytes_per_second"}], "http": {...}}. Forks the workers:

@@ -117,7 +117,7 @@ Outcome run_processes(Prepared& prepared, const RunDirectory& directory, const R
 // "trainer.lr: 0.001 -> 0.002" for every key whose value is another than that of the attempt before.
 void tell_changes(const fs::path& before, const spec::ExperimentSpec& now) {
   try {
-    for (const spec::Difference& one : spec::differences(spec::read_resolved(read_file(before), before.string()), now))
+    for (const spec::Difference& one : spec::differences(spec::load_resolved(before), now))
       log::info("loop", "changed since: " + one.key + ": " + one.before + " -> " + one.now);
   } catch (const Error& error) {
     log::warning("loop", error.within("the spec of the attempt before cannot be compared with this one").what());

@@ -31,7 +31,7 @@ Section model() {
         .field = FIELD(model.preset),
         .doc = "A small model of this name, from random weights (`tiny`: 2 layers, about 100 thousand parameters; "
                "`tiny-parallel`: 5 layers, made to be cut in every parallel layout; `small`: 6 layers, 20 million "
-               "parameters)."},
+               "parameters; `qwen3-0.6b`, `qwen3-4b`, `qwen3-8b`: the shapes of these models)."},
        {.name = "ref_load",
         .field = FIELD(model.ref_load),
         .doc = "Folder of the reference model of `algorithm.kl_loss_coef`; null = the weights that training begins "

@@ -229,6 +229,10 @@ ExperimentSpec read_resolved(const std::string& text, const std::string& name) {
   return spec;
 }
 
+ExperimentSpec load_resolved(const fs::path& file) {
+  return read_resolved(read_spec_file(file), file.string());
+}
+
 ExperimentSpec load(const fs::path& file, const std::vector<std::string>& overrides, const FindGpus& find_gpus) {
   return parse(read_spec_file(file), file.string(), overrides, find_gpus);
 }

@@ -28,5 +28,6 @@ ExperimentSpec parse(const std::string& text, const std::string& name, const std
 // A resolved spec that was written earlier, value by value: nothing is derived, nothing is held against the disk or
 // against other keys. Error{refused} for text that is no spec, or that has keys or values of another version.
 ExperimentSpec read_resolved(const std::string& text, const std::string& name);
+ExperimentSpec load_resolved(const fs::path& file);
 
 }  // namespace vime::spec

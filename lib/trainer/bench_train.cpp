@@ -5,6 +5,7 @@
 #include <functional>
 #include <numeric>
 
+#include "arch/shapes.hpp"
 #include "base/error.hpp"
 #include "base/random.hpp"
 #include "gpu/device_memory.hpp"
@@ -17,23 +18,6 @@ namespace vime::trainer {
 namespace {
 
 constexpr size_t kMostKernels = 40;
-
-arch::ModelConfig qwen3(int64_t hidden, int64_t intermediate, int64_t layers, int64_t heads, bool tied) {
-  arch::ModelConfig config;
-  config.vocab_size = 151936;
-  config.hidden_size = hidden;
-  config.intermediate_size = intermediate;
-  config.num_hidden_layers = layers;
-  config.num_attention_heads = heads;
-  config.num_key_value_heads = 8;
-  config.head_dim = 128;
-  config.max_position_embeddings = 40960;
-  config.rope_theta = 1e6;
-  config.tie_word_embeddings = tied;
-  config.qk_norm = true;
-  config.dtype = "bfloat16";
-  return config;
-}
 
 // A model with random weights and its optimizer, on the GPU.
 struct Model {
@@ -141,12 +125,6 @@ Json bench_layers(const TrainBenchOptions& options, Model& model, torch::Device 
 
 }  // namespace
 
-arch::ModelConfig bench_shape(const std::string& name) {
-  if (name == "qwen3-0.6b") return qwen3(1024, 3072, 28, 16, true);
-  if (name == "qwen3-4b") return qwen3(2560, 9728, 36, 32, true);
-  throw Error(ErrorKind::refused, "unknown shape \"" + name + "\"; expected qwen3-0.6b or qwen3-4b");
-}
-
 TrainBenchOptions train_bench_options(const Json& json) {
   const std::string what = "bench options";
   TrainBenchOptions options;
@@ -190,7 +168,7 @@ Json bench_train(const TrainBenchOptions& options) {
                                         std::to_string(options.sequence));
   }
   const torch::Device device = model::select_torch_device("cuda", options.device_uuid);
-  arch::ModelConfig config = bench_shape(options.shape);
+  arch::ModelConfig config = arch::shape(options.shape);
   if (options.layers > 0) config.num_hidden_layers = options.layers;
   Model model(config, device, options.recompute);
   Json cases = Json::array();

@@ -12,11 +12,8 @@
 
 namespace vime::trainer {
 
-// "qwen3-0.6b", "qwen3-4b"; Error{refused} lists them.
-arch::ModelConfig bench_shape(const std::string& name);
-
 struct TrainBenchOptions {
-  std::string shape = "qwen3-4b";
+  std::string shape = "qwen3-4b";  // one of arch::shape_names()
   std::string device_uuid;
   int64_t tokens = 16384;   // of a micro-batch
   int64_t sequence = 4096;  // tokens of each of its sequences

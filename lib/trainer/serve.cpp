@@ -51,8 +51,7 @@ class CommandQueue {
 };
 
 RankOptions rank_options(const TrainerOptions& options) {
-  const spec::ExperimentSpec spec =
-      spec::read_resolved(read_file(fs::path(options.run_dir) / "spec.yaml"), "spec.yaml");
+  const spec::ExperimentSpec spec = spec::load_resolved(fs::path(options.run_dir) / "spec.yaml");
   RankOptions rank;
   rank.run_id = options.run_id;
   rank.token = options.token;

@@ -1,5 +1,6 @@
 // The embedded engine on a GPU against the CPU's, and its kernels against the CPU's definitions.
 #include <cuda_runtime_api.h>
+#include "arch/shapes.hpp"
 #include "torch_doctest.hpp"
 
 #include <ATen/ops/_flash_attention_forward.h>
@@ -30,21 +31,6 @@ constexpr int64_t kPositions = 64;
 
 torch::Device device() {
   return model::select_torch_device("cuda", gpu::device_uuid(0));
-}
-
-arch::ModelConfig qwen3_small() {
-  arch::ModelConfig config = arch::read_config(reference_dir("qwen3"));
-  config.vocab_size = 151'936;
-  config.hidden_size = 1024;
-  config.intermediate_size = 3072;
-  config.num_hidden_layers = 28;
-  config.num_attention_heads = 16;
-  config.num_key_value_heads = 8;
-  config.head_dim = 128;
-  config.max_position_embeddings = 40'960;
-  config.rope_theta = 1e6;
-  config.tie_word_embeddings = true;
-  return config;
 }
 
 // A model in this process's GPU memory: a reference model, or one with random weights.
@@ -232,7 +218,7 @@ TEST_CASE("in bfloat16 log-probs of what is drawn stay near the trainer's, and n
 }
 
 TEST_CASE("the gap to the trainer of a Qwen3-0.6B shape over long sequences; none when both are deterministic") {
-  GpuModel local(qwen3_small());
+  GpuModel local(arch::shape("qwen3-0.6b"));
   const auto usual_forward = local.forward(16, false, true, 512);
   const Gap usual = gap_to_trainer(local, *usual_forward, 1, 400);
   local.decoder.set_rows_per_product(256);

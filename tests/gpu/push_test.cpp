@@ -61,7 +61,7 @@ struct Pair {
   Pair(Transport transport, int tensor_parallel, milliseconds timeout = kTimeout)
       : ranks(uuids(0, tensor_parallel)),
         workers(transport == Transport::nccl ? uuids(tensor_parallel, 1) : ranks),
-        engine(kEngine, {{"model", "tiny"}, {"uuids", workers}, {"gpu", true}, {"timeout_ms", timeout.count()}}),
+        engine(kEngine, {{"model", "small"}, {"uuids", workers}, {"gpu", true}, {"timeout_ms", timeout.count()}}),
         trainer(options(transport, timeout)),
         client(http, {0, "http://127.0.0.1:" + std::to_string(engine.port()), ""}, timeout) {}
 
@@ -72,7 +72,7 @@ struct Pair {
   }
   RanksOptions options(Transport transport, milliseconds timeout) const {
     RanksOptions options;
-    options.model = model_list("tiny");
+    options.model = model_list("small");
     options.transport = transport;
     options.uuids = ranks;
     options.buffer_bytes = 20 << 20;  // several buckets
@@ -127,7 +127,7 @@ TEST_CASE("weights go to another GPU through NCCL, and a push after a broken one
 TEST_CASE(
     "an engine that dies or hangs in the middle of a broadcast fails the push within the deadline, not the source" *
     doctest::skip(gpu::device_count() < 2)) {
-  const ModelList model = model_list("tiny");
+  const ModelList model = model_list("small");
   gpu::select_device(gpu::device_uuid(0));
   const channels::DeviceArena arena(layout_of(model, 0, 1).total_bytes);
   std::vector<weights::PlacedTensor> placed;
@@ -140,7 +140,7 @@ TEST_CASE(
   for (const int signal : {SIGKILL, SIGSTOP, 0}) {
     CAPTURE(signal);
     EngineProcess engine(kEngine,
-                         {{"model", "tiny"}, {"uuids", {gpu::device_uuid(1)}}, {"gpu", true}, {"timeout_ms", 3000}});
+                         {{"model", "small"}, {"uuids", {gpu::device_uuid(1)}}, {"gpu", true}, {"timeout_ms", 3000}});
     weights::EngineClient client(http, {0, "http://127.0.0.1:" + std::to_string(engine.port()), ""},
                                  milliseconds(3000));
     network.start({{&client, 1, true}}, 1);
@@ -166,14 +166,14 @@ TEST_CASE(
 TEST_CASE("a source that dies lets its engine go at once" * doctest::skip(gpu::device_count() < 2)) {
   http::Client http;
   EngineProcess engine(kEngine,
-                       {{"model", "tiny"}, {"uuids", {gpu::device_uuid(1)}}, {"gpu", true}, {"timeout_ms", 60000}});
+                       {{"model", "small"}, {"uuids", {gpu::device_uuid(1)}}, {"gpu", true}, {"timeout_ms", 60000}});
   weights::EngineClient client(http, {0, "http://127.0.0.1:" + std::to_string(engine.port()), ""}, milliseconds(60000));
   gpu::select_device(gpu::device_uuid(0));
   auto network = std::make_unique<weights::NetworkPush>([](int world_size) {
     return std::make_unique<channels::NcclSource>("127.0.0.1", "token", world_size, milliseconds(60000));
   });
   network->start({{&client, 1, true}}, 1);
-  const weights::Bucket bucket = weights::pack_buckets(tensors_of(model_list("tiny")), uint64_t{1} << 30)[0];
+  const weights::Bucket bucket = weights::pack_buckets(tensors_of(model_list("small")), uint64_t{1} << 30)[0];
   weights::SentManifests sent;
   std::future<http::Outcome> reply = client.send_update_weights(sent.update_info({&bucket, 1}));
   CHECK(reply.wait_for(milliseconds(500)) == std::future_status::timeout);  // it waits for the broadcast

@@ -2,24 +2,12 @@
 
 #include <doctest/doctest.h>
 
+#include "arch/shapes.hpp"
+
 using namespace vime;
 using namespace vime::arch;
 
 namespace {
-
-ModelConfig qwen3_4b() {
-  ModelConfig config;
-  config.vocab_size = 151936;
-  config.hidden_size = 2560;
-  config.intermediate_size = 9728;
-  config.num_hidden_layers = 36;
-  config.num_attention_heads = 32;
-  config.num_key_value_heads = 8;
-  config.head_dim = 128;
-  config.tie_word_embeddings = true;
-  config.qk_norm = true;
-  return config;
-}
 
 TrainingWork work_of(const ModelConfig& config) {
   TrainingWork work;
@@ -31,7 +19,7 @@ TrainingWork work_of(const ModelConfig& config) {
 }  // namespace
 
 TEST_CASE("bf16 training keeps 18 bytes a parameter, and a Qwen3-4B with 16k tokens fits in 139 GiB") {
-  const ModelConfig config = qwen3_4b();
+  const ModelConfig config = shape("qwen3-4b");
   const TrainingMemory memory = training_memory(config, work_of(config));
   const auto parameters = static_cast<double>(parameter_count(config));
   const auto state =
@@ -41,7 +29,7 @@ TEST_CASE("bf16 training keeps 18 bytes a parameter, and a Qwen3-4B with 16k tok
 }
 
 TEST_CASE("what is computed again is not kept, and ranks share the optimizer's state") {
-  const ModelConfig config = qwen3_4b();
+  const ModelConfig config = shape("qwen3-4b");
   TrainingWork work = work_of(config);
   const TrainingMemory selective = training_memory(config, work);
   work.recomputed = Recomputed::nothing;
@@ -59,7 +47,7 @@ TEST_CASE("what is computed again is not kept, and ranks share the optimizer's s
 }
 
 TEST_CASE("float32 weights are their own master") {
-  const ModelConfig config = qwen3_4b();
+  const ModelConfig config = shape("qwen3-4b");
   TrainingWork work = work_of(config);
   work.dtype = tensor::DType::f32;
   const TrainingMemory memory = training_memory(config, work);
