@@ -31,11 +31,12 @@ ensure_build_packages() {
   ensure_packages "${packages[@]}"
 }
 
-# build <preset> [targets...]
+# build <preset> [targets...]; CONFIGURE holds more options for CMake.
+CONFIGURE=()
 build() {
   local preset=$1; shift
   say "building build/$preset (the first time takes some minutes)"
-  cmake --preset "$preset" >"build-$preset.log" 2>&1 || { cat "build-$preset.log" >&2; rm -f "build-$preset.log"; exit 1; }
+  cmake --preset "$preset" "${CONFIGURE[@]}" >"build-$preset.log" 2>&1 || { cat "build-$preset.log" >&2; rm -f "build-$preset.log"; exit 1; }
   rm -f "build-$preset.log"
   cmake --build "build/$preset" ${1:+--target "$@"} -j "$(nproc)" >&2
 }

@@ -7,6 +7,8 @@ ensure_build_packages
 ensure_packages clang-format
 scripts/check-layers
 scripts/check-format
+# What runs on GPUs is compiled wherever its compiler is; its tests are skipped where there is no GPU.
+if command -v nvcc >/dev/null || [ -x /usr/local/cuda/bin/nvcc ]; then CONFIGURE+=(-DVIME_CUDA=ON); fi
 build release
 say "tests of build/release"
 ctest --test-dir build/release --output-on-failure -j "$(nproc)" "$@"
