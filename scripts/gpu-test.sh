@@ -24,7 +24,10 @@ while [ $# -gt 0 ]; do
   esac
 done
 if [ "${gpus:-0}" -lt 1 ]; then echo "gpu-test: nvidia-smi lists no GPU" >&2; exit 2; fi
-export CUDA_VISIBLE_DEVICES=${CUDA_VISIBLE_DEVICES:-$(seq -s, 0 $((gpus - 1)))}
+visible=${CUDA_VISIBLE_DEVICES:-$(seq -s, 0 $((gpus - 1)))}
+CUDA_VISIBLE_DEVICES=$(cut -d, -f1-"$gpus" <<<"$visible")
+export CUDA_VISIBLE_DEVICES
+gpus=$(tr , '\n' <<<"$CUDA_VISIBLE_DEVICES" | grep -c .)
 mkdir -p "$out"
 out=$(cd "$out" && pwd)
 : >"$out/steps.txt"
@@ -47,6 +50,9 @@ step() {
 }
 
 if [ -z "$build_dir" ]; then
+  if ! cmake --version >/dev/null 2>&1 || [ ! -e /usr/include/doctest/doctest.h ]; then
+    (source scripts/common.sh && ensure_build_packages) || exit 2
+  fi
   build_dir=build/cuda
   options=(-DVIME_BENCH=ON)
   [ -e /usr/include/pcre2.h ] && [ -e /usr/include/utf8proc.h ] || options+=(-DVIME_TOKENIZERS=OFF)

@@ -9,16 +9,20 @@ constexpr uint64_t kLibraries = uint64_t{96} << 20;  // cuBLAS's workspaces and 
 
 struct Widths {
   int64_t hidden, heads, q, kv, inner, vocabulary;  // of this rank's part, elements of a token
+  int64_t stream;       // of the residual stream: a share of hidden under tensor parallelism
+  int64_t gathered_kv;  // keys and values of all context-parallel ranks beyond this one's
 };
 
 // Bytes of a token that a layer keeps.
 int64_t kept_by_layer(const Widths& w, Recomputed recomputed, int64_t size) {
-  if (recomputed == Recomputed::layers) return size * w.hidden;
+  if (recomputed == Recomputed::layers) return size * w.stream;
   // Both sums of the residual stream; q, k and v before the rotation, q and k after it; attention's output and its
   // float32 sums; gate and up.
   const int64_t selective =
-      size * (2 * w.hidden + (w.q + 2 * w.kv) + (w.q + w.kv) + w.q + 2 * w.inner) + 4 * w.heads + 8;
-  if (recomputed == Recomputed::selective) return selective;
+      size * (2 * w.stream + (w.q + 2 * w.kv) + (w.q + w.kv) + w.gathered_kv + w.q + 2 * w.inner) + 4 * w.heads + 8;
+  // Norms whose results the ranks gather are kept: to make them again would be to gather again.
+  const int64_t norms = w.stream < w.hidden ? size * 2 * w.hidden : 0;
+  if (recomputed == Recomputed::selective) return selective + norms;
   return selective + size * (2 * w.hidden + w.inner);  // what norms and SwiGLU made
 }
 
@@ -32,18 +36,21 @@ TrainingMemory training_memory(const ModelConfig& config, const TrainingWork& wo
                  config.num_attention_heads * config.head_dim / tp,
                  std::max<int64_t>(config.num_key_value_heads / tp, 1) * config.head_dim,
                  config.intermediate_size / tp,
-                 (config.vocab_size + tp - 1) / tp};
+                 (config.vocab_size + tp - 1) / tp,
+                 config.hidden_size / tp,
+                 2 * std::max<int64_t>(config.num_key_value_heads / tp, 1) * config.head_dim * (work.cp_size - 1)};
   TrainingMemory memory;
   memory.weights = arena_layout(config, work.dtype, work.tp_rank, work.tp_size, work.stage).total_bytes;
   const uint64_t elements = memory.weights / static_cast<uint64_t>(size);
   const auto sharers = static_cast<uint64_t>(work.sharers);
   const uint64_t part = (elements + sharers - 1) / sharers;
-  memory.gradients = 4 * elements;
+  memory.gradients = 4 * elements + (work.sharers > 1 ? 4 * part : 0);  // and the sums of this rank's part
+  if (work.reference) memory.weights *= 2;
   memory.master = work.dtype == tensor::DType::f32 ? 0 : 4 * part;
   memory.moments = 4 * static_cast<uint64_t>(work.moments) * part;
 
   const int64_t layers = work.stage.end - work.stage.begin;
-  const int64_t stream = size * w.hidden * work.tokens;  // bytes of the residual stream
+  const int64_t stream = size * w.stream * work.tokens;  // bytes of the residual stream
   memory.activations =
       static_cast<uint64_t>(work.in_flight * (layers * kept_by_layer(w, work.recomputed, size) * work.tokens + stream));
   // A layer's backward pass: the product that enters the down projection and its gradient, the gradient of gate and up,

@@ -14,10 +14,12 @@ struct TrainingWork {
   tensor::DType dtype = tensor::DType::bf16;  // of weights and activations
   int tp_rank = 0, tp_size = 1;
   Stage stage;
-  int sharers = 1;        // ranks that share the optimizer's state: DP x CP
-  int moments = 2;        // of the optimizer, for each parameter
-  int64_t tokens = 0;     // of a micro-batch on this rank
-  int64_t in_flight = 1;  // micro-batches whose activations a stage holds at once
+  int sharers = 1;         // ranks that share the optimizer's state: DP x CP
+  int cp_size = 1;         // context-parallel ranks, whose keys and values are gathered
+  bool reference = false;  // a reference model's weights beside the policy's
+  int moments = 2;         // of the optimizer, for each parameter
+  int64_t tokens = 0;      // of a micro-batch on this rank
+  int64_t in_flight = 1;   // micro-batches whose activations a stage holds at once
   Recomputed recomputed = Recomputed::selective;
   int64_t head_chunk = 4096;  // rows of logits that exist at a time
 };
@@ -31,7 +33,6 @@ struct TrainingMemory {
   uint64_t transient = 0;    // the largest of what a step needs for a moment: the head's chunk, a layer's gradients
   uint64_t libraries = 0;    // workspaces
   uint64_t total() const { return weights + master + gradients + moments + activations + transient + libraries; }
-  uint64_t offloaded() const { return master + gradients + moments + activations + transient; }
 };
 TrainingMemory training_memory(const ModelConfig& config, const TrainingWork& work);
 

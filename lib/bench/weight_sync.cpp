@@ -35,8 +35,11 @@ Devices choose_devices(const WeightSyncOptions& options, Transport transport) {
       continue;
     }
     if (i >= gpu::device_count()) {
+      const std::string why = gpu::built() ? "CUDA sees " + std::to_string(gpu::device_count())
+                                           : std::string("this vime was built without CUDA");
       throw Error(ErrorKind::refused,
-                  std::to_string(needed) + " GPUs are needed, CUDA sees " + std::to_string(gpu::device_count()));
+                  "--transport " + options.transport + ": GPUs needed: " + std::to_string(needed) + "; " + why,
+                  "--transport shm or tcp goes without");
     }
     uuids.push_back(gpu::device_uuid(i));
   }
@@ -180,11 +183,11 @@ int weight_sync(const WeightSyncOptions& options) {
   if (options.repeat < 1) throw Error(ErrorKind::refused, "--repeat must be at least 1");
   const std::vector<std::string> models =
       options.model == "all" ? model_names() : std::vector<std::string>{options.model};
-  if (!options.json) print_head();
   Json lines = Json::array();
   bool equal = true;
   for (const std::string& model : models) {
     lines.push_back(to_json(options, model, measure(options, model)));
+    if (!options.json && lines.size() == 1) print_head();
     if (!options.json) print_line(lines.back());
     equal = equal && lines.back().at("contents_equal").get<bool>();
   }

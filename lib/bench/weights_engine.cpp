@@ -210,6 +210,7 @@ int serve_weights(const Json& options) {
       if (name == "copy") reply = plain_copies(executor, call);
       if (name == "broadcast") reply = plain_broadcasts(executor, call, timeout);
       if (name == "memory") reply = free_memory(executor);
+      if (reply.is_null()) throw Error(ErrorKind::internal, "unknown call " + name);
     } catch (const std::exception& error) {
       reply = {{"error", error.what()}};
     }

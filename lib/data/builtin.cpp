@@ -70,6 +70,10 @@ std::string builtin_alphabet(const std::string& prompt_data) {
   return "0123456789=";
 }
 
+int64_t builtin_ids(const std::string& prompt_data) {
+  return ids_of(find_set(prompt_data).digits);
+}
+
 std::vector<Prompt> builtin_prompts(const std::string& prompt_data) {
   const Set& set = find_set(prompt_data);
   std::vector<Prompt> prompts;

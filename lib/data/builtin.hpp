@@ -19,6 +19,8 @@ std::string builtin_alphabet(const std::string& prompt_data);
 // All its prompts; ids lie in [0, kBuiltinIds). Error{refused} with the nearest name.
 std::vector<Prompt> builtin_prompts(const std::string& prompt_data);
 inline constexpr int64_t kBuiltinIds = 100000;
+// Ids of this set lie below this number.
+int64_t builtin_ids(const std::string& prompt_data);
 
 // Whether these sets keep these digits out of training: a pure function of the string, true for about one in twenty.
 bool is_held_out(std::string_view digits);

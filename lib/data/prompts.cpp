@@ -79,7 +79,7 @@ class Loader {
       set_.prompts.push_back(std::move(prompt));
       ++set_.lines;
     }
-    next_id_ += kBuiltinIds;
+    next_id_ += builtin_ids(source.text);
   }
 
   int64_t count_lines(const PromptSource& source) const {

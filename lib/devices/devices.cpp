@@ -100,6 +100,7 @@ Inventory find_gpus() {
   inventory.reason = driver.load();
   if (!inventory.reason.empty()) return inventory;
   Result result = driver.init(0);
+  driver.library.release();  // its threads live on after cuInit: its code must stay where it is
   if (result == kNoDevice) {
     inventory.reason = none_visible();
     return inventory;
@@ -117,8 +118,6 @@ Inventory find_gpus() {
     inventory.gpus.push_back(std::move(gpu));
   }
   if (inventory.gpus.empty()) inventory.reason = none_visible();
-  // The library's threads live on after cuInit: its code must stay where it is.
-  driver.library.release();
   return inventory;
 }
 

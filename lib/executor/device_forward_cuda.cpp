@@ -222,7 +222,7 @@ void DeviceForward::check(const engine::Batch& batch) const {
 
 bool DeviceForward::can_replay(const engine::Batch& batch, const StepSizes& sizes) const {
   if (!graphs_on_ || sizes.rows > slots_ || sizes.samples != sizes.rows) return false;
-  if (sizes.banned > captured_size(sizes.rows, slots_) * kBannedRoom) return false;
+  if (sizes.banned > captured_size(sizes.rows, shape_.slots) * kBannedRoom) return false;
   for (std::size_t i = 0; i < batch.rows.size(); ++i) {
     if (batch.samples[i].row != static_cast<int32_t>(i)) return false;
     // Rows of one sequence see each other only where attention goes row by row.
@@ -338,7 +338,7 @@ std::vector<engine::Sampled> DeviceForward::run(const engine::Batch& batch, bool
   const c10::cuda::CUDAStreamGuard on(stream_);
   const StepSizes sizes = sizes_of(batch, row_wise());
   if (can_replay(batch, sizes)) {
-    const int64_t size = captured_size(sizes.rows, slots_);
+    const int64_t size = captured_size(sizes.rows, shape_.slots);
     const StepLayout layout(graph_sizes(size, row_wise()));
     fill_step(batch, layout, kv_.positions, graph_memory_->in_host.data());
     graph_for(size, layout, draws).replay();

@@ -22,8 +22,6 @@
 namespace vime::executor {
 namespace {
 
-// Of the deterministic mode on GPUs; the trainer's products have to have as many where its log-probs are to be the
-
 tensor::DType dtype_of(const ExecutorOptions& options, const arch::ModelConfig& config) {
   return tensor::parse_dtype_name(options.dtype == "auto" ? config.dtype : options.dtype);
 }
@@ -89,6 +87,7 @@ std::unique_ptr<Forward> Worker::make_forward() {
   options.shape = shape;
   options.rows_per_step = options_.rows_per_step;
   options.deterministic = options_.deterministic;
+  options.graphs = size() == 1;  // a replayed exchange between GPUs would have no deadline
   options.memory_utilization = options_.gpu_memory_utilization;
   options.free_before = free_before_;
   return make_device_forward(*decoder_, options);

@@ -177,16 +177,19 @@ struct Communicator::State {
       if (deadline.passed()) {
         fail(where(operation) + ": another rank did not come within " + seconds_text(deadline.timeout()));
       }
-      ask(operation);
+      if (const std::string why = reason_to_give_up(); !why.empty()) give_up(operation, why);
       pause(start);
     }
   }
-  // Only the thread that waits asks.
-  void ask(const std::string& operation) {
+  // Why to go on waiting is of no use; "" as a rule. Only the thread that waits asks.
+  std::string reason_to_give_up() {
     const auto now = SteadyClock::now();
-    if (!options.given_up || now - asked < kAskPeriod) return;
+    if (!options.given_up || now - asked < kAskPeriod) return "";
     asked = now;
-    if (const std::string why = options.given_up(); !why.empty()) fail(where(operation) + ": given up: " + why);
+    return options.given_up();
+  }
+  [[noreturn]] void give_up(const std::string& operation, const std::string& why) {
+    fail(where(operation) + ": given up: " + why);
   }
   void require_whole() const {
     if (!broken.empty()) throw Error(ErrorKind::process_failed, broken);
@@ -381,24 +384,20 @@ void Communicator::wait_until(const std::function<bool()>& done) {
   const auto start = SteadyClock::now();
   const Deadline deadline(state_->options.timeout);
   for (;;) {
+    // In this order: what is over when somebody has ended is no reason to give up, and may be why he has.
+    const std::string why = state_->reason_to_give_up();
     const bool over = done();
     {
       const std::lock_guard lock(state_->mutex);
       state_->require_whole();
       if (over) return;
+      if (!why.empty()) state_->give_up("wait", why);
       if (deadline.passed()) {
         state_->fail(state_->where("wait") + ": the GPU was not done within " + seconds_text(deadline.timeout()));
       }
-      state_->ask("wait");
     }
     pause(start);
   }
-}
-
-void Communicator::watch(const std::string& operation, Stream stream) {
-  const std::lock_guard lock(state_->mutex);
-  state_->require_whole();
-  state_->remember(operation, stream, Deadline(state_->options.timeout));
 }
 
 void Communicator::leave(const std::string& reason) {

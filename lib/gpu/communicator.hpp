@@ -75,8 +75,6 @@ class Communicator {
   void wait(Stream stream);
   // Likewise, until the place that the event marks.
   void wait(const Event& event);
-  // Watches an operation that is not given to a stream by the calls above: a CUDA graph's. Call after launching it.
-  void watch(const std::string& operation, Stream stream);
 
   // For a rank that cannot go on, or knows that another cannot. Local: the other ranks find out by their deadlines.
   void leave(const std::string& reason);

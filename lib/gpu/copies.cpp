@@ -162,7 +162,7 @@ Copies::Copies(const std::vector<Copy>& given, bool sums) : count_(given.size())
     bytes_ += copy.row_bytes * copy.rows;
   }
   if (sums) {
-    sums_ = std::make_unique<DeviceMemory>(count_ * sizeof(uint64_t));
+    sums_ = std::make_unique<DeviceMemory>(count_ * sizeof(uint64_t), DeviceMemory::Use::own);
     table_bytes_ += sums_->bytes();
   }
   // Of every kind its entries, then for each of its tiles the entry.
@@ -187,9 +187,11 @@ Copies::Copies(const std::vector<Copy>& given, bool sums) : count_(given.size())
     groups_.push_back({kind, {nullptr, nullptr, tiles[kind]}});
   }
   if (table.empty()) return;
-  table_ = std::make_unique<DeviceMemory>(table.size());
+  table_ = std::make_unique<DeviceMemory>(table.size(), DeviceMemory::Use::own);
   table_bytes_ += table_->bytes();
   VIME_CUDA(cudaMemcpy(table_->data(), table.data(), table.size(), cudaMemcpyHostToDevice));
+  // From memory that is not pinned the call may return before the bytes are there, and streams do not wait for it.
+  VIME_CUDA(cudaStreamSynchronize(nullptr));
   for (std::size_t i = 0; i < groups_.size(); ++i) {
     groups_[i].table.entries = reinterpret_cast<const CopyEntry*>(table_->data() + places[i].first);
     groups_[i].table.owners = reinterpret_cast<const uint32_t*>(table_->data() + places[i].second);

@@ -16,9 +16,10 @@ constexpr uint64_t kBlockBytes = uint64_t{2} << 20;
 
 }  // namespace
 
-DeviceMemory::DeviceMemory(uint64_t bytes) : bytes_(bytes), nonce_(random_token()) {
+DeviceMemory::DeviceMemory(uint64_t bytes, Use use) : bytes_(bytes), nonce_(use == Use::shared ? random_token() : "") {
   VIME_CUDA(cudaGetDevice(&device_));
-  const uint64_t wanted = (std::max<uint64_t>(bytes, 1) + kBlockBytes - 1) / kBlockBytes * kBlockBytes;
+  const uint64_t unit = use == Use::shared ? kBlockBytes : 1;
+  const uint64_t wanted = (std::max<uint64_t>(bytes, 1) + unit - 1) / unit * unit;
   void* memory = nullptr;
   const cudaError_t result = cudaMalloc(&memory, wanted);
   if (result == cudaErrorMemoryAllocation) {
@@ -37,6 +38,7 @@ DeviceMemory::~DeviceMemory() {
 }
 
 std::string DeviceMemory::handle() const {
+  VIME_CHECK(!nonce_.empty(), "this memory is the process's own");
   cudaIpcMemHandle_t handle{};
   VIME_CUDA(cudaIpcGetMemHandle(&handle, data_));
   constexpr char kDigits[] = "0123456789abcdef";

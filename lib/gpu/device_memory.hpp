@@ -10,7 +10,9 @@ namespace vime::gpu {
 
 class DeviceMemory {
  public:
-  explicit DeviceMemory(uint64_t bytes);  // Error{exhausted} with the wanted and the free bytes
+  // shared: other processes open it, which takes whole blocks of 2 MiB. own: for this process alone, without a handle.
+  enum class Use { shared, own };
+  explicit DeviceMemory(uint64_t bytes, Use use = Use::shared);  // Error{exhausted} with the wanted and the free bytes
   ~DeviceMemory();
   DeviceMemory(const DeviceMemory&) = delete;
   DeviceMemory& operator=(const DeviceMemory&) = delete;

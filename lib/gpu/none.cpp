@@ -39,7 +39,7 @@ void synchronize() {
   refuse();
 }
 
-DeviceMemory::DeviceMemory(uint64_t bytes) : bytes_(bytes) {
+DeviceMemory::DeviceMemory(uint64_t bytes, Use) : bytes_(bytes) {
   refuse();
 }
 DeviceMemory::~DeviceMemory() = default;
@@ -117,9 +117,6 @@ void Communicator::wait(const Event&) {
   refuse();
 }
 void Communicator::wait_until(const std::function<bool()>&) {
-  refuse();
-}
-void Communicator::watch(const std::string&, Stream) {
   refuse();
 }
 void Communicator::leave(const std::string&) {

@@ -18,6 +18,7 @@ PinnedMemory::~PinnedMemory() {
 
 void copy_memory(void* to, const void* from, uint64_t bytes) {
   VIME_CUDA(cudaMemcpy(to, from, bytes, cudaMemcpyDefault));
+  VIME_CUDA(cudaStreamSynchronize(nullptr));  // some kinds of copy return before they are done
 }
 
 void copy_memory(void* to, const void* from, uint64_t bytes, Stream stream) {

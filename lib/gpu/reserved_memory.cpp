@@ -106,11 +106,15 @@ void ReservedMemory::commit() {
     warn_driver(driver().release(handle), "cuMemRelease", device_);
     check_driver(mapped, "cuMemMap", device_);
   }
-  handle_ = handle;
   CUmemAccessDesc access{};
   access.location = properties.location;
   access.flags = CU_MEM_ACCESS_FLAGS_PROT_READWRITE;
-  check_driver(driver().set_access(address, bytes_, &access, 1), "cuMemSetAccess", device_);
+  if (const CUresult given = driver().set_access(address, bytes_, &access, 1); given != CUDA_SUCCESS) {
+    warn_driver(driver().unmap(address, bytes_), "cuMemUnmap", device_);
+    warn_driver(driver().release(handle), "cuMemRelease", device_);
+    check_driver(given, "cuMemSetAccess", device_);
+  }
+  handle_ = handle;
 }
 
 void ReservedMemory::release() {

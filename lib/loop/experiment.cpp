@@ -219,7 +219,7 @@ void Experiment::run_evaluations() {
 }
 
 void Experiment::save() {
-  turns_.for_training();
+  turns_.for_saving();
   const auto begin = SteadyClock::now();
   const Json size = processes_.trainers().call(0, "/checkpoint_bytes", Json::object());
   require_space(directory_.checkpoints(), static_cast<uint64_t>(json_int(size, "bytes", "trainer rank 0")),

@@ -3,6 +3,8 @@
 #include <utility>
 
 #include "base/deadline.hpp"
+#include "base/error.hpp"
+#include "base/log.hpp"
 
 namespace vime::loop {
 namespace {
@@ -14,11 +16,25 @@ constexpr int kDropWeights = 2;
 
 }  // namespace
 
+void Turns::put_engines_to_sleep() {
+  if (!offload_.rollout || engines_ == Engines::asleep) return;
+  fleet_.sleep_all(kDropWeights);
+  engines_ = Engines::asleep;
+}
+
 void Turns::for_training() {
   const auto begin = SteadyClock::now();
-  if (offload_.rollout && engines_ != Engines::asleep) {
-    fleet_.sleep_all(kDropWeights);
-    engines_ = Engines::asleep;
+  put_engines_to_sleep();
+  bring_trainers(true);
+  seconds_ += seconds_since(begin);
+}
+
+void Turns::for_saving() {
+  const auto begin = SteadyClock::now();
+  try {
+    put_engines_to_sleep();
+  } catch (const Error& error) {
+    log::warning("loop", error.within("engines stay where they are while a checkpoint is saved").what());
   }
   bring_trainers(true);
   seconds_ += seconds_since(begin);

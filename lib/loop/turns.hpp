@@ -2,7 +2,7 @@
 // GPU. Without sharing every call does nothing. One thread; each call waits for all processes that it speaks to.
 //
 //   for_training    engines sleep (weights dropped: the next push brings new ones), trainers have all their state
-//   for_push        both sides hold weights, engines no KV cache
+//   for_push        both sides hold weights; engines that have slept hold no KV cache yet
 //   for_generation  trainers hold weights only, engines everything
 #pragma once
 
@@ -18,6 +18,7 @@ class Turns {
       : offload_(offload), fleet_(fleet), trainers_(trainers) {}
 
   void for_training();
+  void for_saving();  // as for_training, but engines that do not answer are no reason not to save
   void for_push();
   void for_generation();
   // Wall time that turns have taken since this was asked last.
@@ -25,6 +26,7 @@ class Turns {
 
  private:
   enum class Engines { awake, weights_only, asleep };
+  void put_engines_to_sleep();
   void bring_trainers(bool on_gpu);
 
   spec::Offload offload_;

@@ -1,4 +1,5 @@
-// What forward and backward passes need of the ranks that share their work: over sockets on the CPU.
+// What forward and backward passes need of the ranks that share their work: over sockets on the CPU, over NCCL between
+// GPUs.
 #pragma once
 
 #include <torch/torch.h>

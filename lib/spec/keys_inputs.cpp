@@ -17,7 +17,7 @@ Section top_level() {
            {.name = "deterministic",
             .field = FIELD(deterministic),
             .doc = "Trainer and engine compute a token's log-prob in the same order, whatever shares its batch, at the "
-                   "cost of speed on GPUs; on the CPU it is always so."}}};
+                   "cost of speed. On GPUs; on the CPU it changes nothing."}}};
 }
 
 Section model() {

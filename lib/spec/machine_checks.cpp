@@ -130,7 +130,7 @@ void derive_machine(ExperimentSpec& spec, const Problems& problems, const device
     placement.rollout_num_gpus = trainer_devices(placement);
   if (!problems.is_given("placement.nodes")) derive_nodes(placement);
   derive_device(placement, machine);
-  if (!problems.is_given("placement.device_uuids")) derive_uuids(placement, machine);
+  if (placement.device_uuids.empty()) derive_uuids(placement, machine);
   const bool gpus = placement.device == "cuda";
   if (spec.trainer.dtype == "auto") spec.trainer.dtype = gpus ? "bfloat16" : "float32";
   if (spec.trainer.recompute_granularity == "auto") spec.trainer.recompute_granularity = gpus ? "selective" : "none";

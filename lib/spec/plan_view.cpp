@@ -194,6 +194,8 @@ ModelPlan model_plan(const ExperimentSpec& spec, const arch::ModelConfig& model)
   work.tp_size = static_cast<int>(trainer.tensor_model_parallel_size);
   work.sharers = static_cast<int>(ranks / (work.tp_size * pp));
   work.moments = trainer.optimizer == "adam" ? 2 : 0;
+  work.cp_size = static_cast<int>(trainer.context_parallel_size);
+  work.reference = spec.algorithm.kl_loss_coef != 0.0;
   work.tokens = trainer.max_tokens_per_gpu;
   work.recomputed = recomputed_of(trainer.recompute_granularity);
   ModelPlan plan;

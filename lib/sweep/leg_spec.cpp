@@ -6,6 +6,8 @@
 namespace vime::sweep {
 namespace {
 
+constexpr double kEngineShare = 0.5;  // of a GPU, beside a trainer rank that stays there
+
 // An optimizer whose step is a smooth function of the gradient, so that what a leg's order of summation changes in the
 // last digits stays in the last digits. Adam's first step with its usual eps is not: it is lr x sign(g), and an element
 // whose gradient is nothing but rounding noise moves a full step up or down.
@@ -80,6 +82,8 @@ spec::ExperimentSpec leg_spec(const spec::ExperimentSpec& base, const Leg& leg, 
   spec.ci_test = true;
   set_placement(spec, leg, settings);
   spec.trainer.dtype = settings.dtype;
+  spec.trainer.recompute_granularity = settings.recompute_granularity;
+  spec.engine.gpu_memory_utilization = settings.device == "cuda" ? kEngineShare : spec::Engine().gpu_memory_utilization;
   set_optimizer(spec.trainer, leg.loss);
   spec.trainer.global_batch_size = settings.samples;
   spec.trainer.num_steps_per_rollout = 1;

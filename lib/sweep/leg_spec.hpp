@@ -14,6 +14,7 @@ struct LegSettings {
   std::string device = "cpu";             // or "cuda"
   std::vector<std::string> device_uuids;  // of the GPUs that legs may use; a leg takes the first ones
   std::string dtype = "float32";
+  std::string recompute_granularity = "none";
   int64_t samples = 16;        // of one rollout
   std::string samples_folder;  // with rollout_000000.safetensors and so on, as debug.load_rollout takes it
 };

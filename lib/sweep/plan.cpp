@@ -97,6 +97,7 @@ void settle_devices(const SweepRequest& request, SweepPlan& plan) {
     if (plan.settings.dtype == "float32") return;
     throw Error(ErrorKind::refused, "--dtype " + plan.settings.dtype + ": training on the CPU is in float32");
   }
+  plan.settings.recompute_granularity = "selective";  // what runs on GPUs use
   plan.machine = request.find_gpus();
   if (plan.machine.gpus.empty()) throw Error(ErrorKind::refused, "--device cuda: " + plan.machine.reason);
   for (const devices::Gpu& gpu : plan.machine.gpus) plan.settings.device_uuids.push_back(gpu.uuid);

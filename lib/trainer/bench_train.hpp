@@ -31,7 +31,8 @@ struct TrainBenchOptions {
 // times attention's, causal ones counted half; recomputation is not counted.
 Json bench_train(const TrainBenchOptions& options);
 
-TrainBenchOptions train_bench_options(const Json& json);  // a member for each field
+TrainBenchOptions train_bench_options(
+    const Json& json);  // members have the names of the fields; not layers_alone and peak_tflops
 // The figures as lines for people.
 std::string train_bench_text(const Json& result);
 

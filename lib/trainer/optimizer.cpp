@@ -75,12 +75,12 @@ void Optimizer::make_state() {
 
 void Optimizer::offload() {
   if (!decoder_.device().is_cuda()) return;
-  make_state();
   decoder_.set_gradients({});
   gradient_ = torch::Tensor();
   sums_ = torch::Tensor();
   for (const std::string& name : state_names()) {
     torch::Tensor& state = state_named(name);
+    if (!state.defined()) continue;  // before the first step
     state = torch::empty(state.sizes(), state.options().device(torch::kCPU).pinned_memory(true)).copy_(state);
   }
   model::release_cached_memory(decoder_.device());
@@ -92,7 +92,7 @@ void Optimizer::onload() {
   decoder_.set_gradients(gradient_);
   for (const std::string& name : state_names()) {
     torch::Tensor& state = state_named(name);
-    state = state.to(decoder_.device(), true);
+    if (state.defined()) state = state.to(decoder_.device(), true);
   }
   model::synchronize(decoder_.device());  // the pinned memory goes with this call
 }
@@ -124,6 +124,7 @@ Optimizer::Result Optimizer::step() {
   Result result;
   result.lr = options_.schedule.at(steps_++);
   make_state();
+  sums_ = torch::Tensor();  // before the next one is there
   sums_ = replicas_->size() == 1 ? gradient_ : replicas_->sum_part(gradient_);
   result.grad_norm = norm_of_sums();
   // Adam's moments never recover from a NaN, so a bad gradient must not reach them.
@@ -225,9 +226,13 @@ std::map<std::string, std::string> Optimizer::counters() const {
 
 void Optimizer::load(const tensor::SafetensorsFile& file) {
   make_state();
-  const std::string first = std::string(kMaster) + "." + decoder_.layout().entries.front().parameter.full.name;
-  for (const std::string& name : state_names()) {
-    if (name == kMaster && !file.contains(first)) continue;
+  // float32 weights of a run in another type, for a run in any type: without mixed precision they are the weights.
+  const bool has_master =
+      file.contains(std::string(kMaster) + "." + decoder_.layout().entries.front().parameter.full.name);
+  std::vector<std::string> names = state_names();
+  std::erase(names, kMaster);
+  if (has_master) names.emplace_back(kMaster);
+  for (const std::string& name : names) {
     torch::Tensor& state = state_named(name);
     for (const arch::ArenaEntry& entry : decoder_.layout().entries) {
       arch::Parameter parameter = entry.parameter;
@@ -241,6 +246,7 @@ void Optimizer::load(const tensor::SafetensorsFile& file) {
       state.slice(0, from - begin_, to - begin_).copy_(shard.slice(0, from - begin, to - begin));
     }
   }
+  if (has_master && !mixed()) replicas_->spread_parts(weights_);
   steps_ = counter(file, "steps");
   applied_ = counter(file, "applied_steps");
 }

@@ -38,6 +38,8 @@ class TrainerRank::PlannedRanks final : public model::Collectives {
 TrainerRank::TrainerRank(RankOptions options) : options_(std::move(options)) {
   device_ =
       model::select_torch_device(options_.device, options_.plan.devices[static_cast<size_t>(place().device)].uuid);
+  // Flash attention's backward pass otherwise adds up in an order that changes from run to run.
+  if (device_.is_cuda() && options_.rows_per_product > 0) at::globalContext().setDeterministicAlgorithms(true, true);
   const placement::Layout& layout = options_.plan.layout;
   tp_ = std::make_shared<PlannedRanks>(place().tp_rank, layout.tp);
   const uint64_t bytes = arch::arena_layout(options_.config, options_.dtype, place().tp_rank, layout.tp,

@@ -16,7 +16,7 @@ namespace vime::trainer {
 namespace {
 
 constexpr uint64_t kDeviceAlignment = 256;           // of tensors in a GPU's staging
-constexpr uint64_t kChunkBytes = uint64_t{1} << 30;  // of messages that are sent from the arena itself
+constexpr uint64_t kChunkBytes = uint64_t{1} << 30;  // of messages that are sent from the arena itself, at most
 
 std::vector<weights::PlacedTensor> placed_tensors(const arch::ArenaLayout& layout,
                                                   const std::vector<tensor::TensorInfo>& wanted) {
@@ -170,7 +170,8 @@ double TrainerRank::prepare_push() {
 void TrainerRank::send_from_gpu(std::optional<weights::SlotPush>& slot, weights::NetworkPush* network,
                                 PushFigures& figures) {
   gpu::synchronize();  // whoever reads the weights, here or in an engine, knows nothing of LibTorch's streams
-  if (!whole_->needed()) return channels::send_arena(*arena_, placed(), kChunkBytes, slot, network);
+  if (!whole_->needed())
+    return channels::send_arena(*arena_, placed(), std::min(kChunkBytes, options_.buffer_bytes), slot, network);
   if (channels::StagedPush* const staged = staged_push()) {
     staged->send(slot, network);
     figures.extra_bytes = staged->extra_bytes();

@@ -63,7 +63,7 @@ RankOptions rank_options(const TrainerOptions& options) {
   rank.device = spec.placement.device;
   rank.dtype = tensor::parse_dtype_name(spec.trainer.dtype);
   rank.recompute = model::parse_recompute(spec.trainer.recompute_granularity);
-  if (spec.deterministic) rank.rows_per_product = model::kRowsPerProduct;
+  if (spec.deterministic && spec.placement.device == "cuda") rank.rows_per_product = model::kRowsPerProduct;
   rank.config = arch::read_config(fs::path(options.run_dir) / "model");
   rank.model_dir = spec.model.path.value_or("");
   rank.checkpoint_dir = options.checkpoint;
@@ -213,6 +213,11 @@ class Commands {
       fail(path, error, failed_before, responder);
     } catch (const std::bad_alloc&) {
       fail(path, Error(ErrorKind::exhausted, "there is no memory left"), failed_before, responder);
+    } catch (const c10::OutOfMemoryError& error) {
+      fail(path,
+           Error(ErrorKind::exhausted, error.what_without_backtrace(),
+                 "lower trainer.max_tokens_per_gpu, or set trainer.recompute_granularity to full"),
+           failed_before, responder);
     } catch (const std::exception& error) {  // LibTorch's own
       fail(path, Error(ErrorKind::process_failed, error.what()), failed_before, responder);
     }

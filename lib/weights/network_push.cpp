@@ -71,7 +71,8 @@ void NetworkPush::start(const std::vector<NetworkTarget>& targets, int64_t versi
   }
   const bool anybody_new =
       std::any_of(members_.begin(), members_.end(), [](const Member& member) { return member.init_needed; });
-  if (source_ && (workers != source_ranks_ || (source_->all_or_none() && anybody_new))) source_.reset();
+  const bool of_others = source_ && (workers != source_ranks_ || (source_->all_or_none() && anybody_new));
+  if (source_ && (of_others || source_->broken())) source_.reset();
   if (!source_) {
     source_ = make_source_(next_rank);
     source_ranks_ = workers;

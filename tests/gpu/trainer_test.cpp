@@ -138,6 +138,7 @@ TEST_CASE("what is computed again gives the gradients of what was kept") {
     options.recompute = recompute;
     const Trained again = train_once(options, parallel_batch());
     CHECK(again.dump.at("logprobs") == kept.dump.at("logprobs"));
+    CHECK(again.steps[0].policy.terms.ppo_kl_abs == 0.0);  // of the pass that the gradients are from
     // Of whole layers only the sum of the stream is kept, so that the gradient of the stream is rounded to bf16 at each
     // of the five layers' ends, where it otherwise goes on in float32 within the fused norm: 2^-8 each at most.
     // Besides, the attention's backward pass adds up in an order that changes from run to run.

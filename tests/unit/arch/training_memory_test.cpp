@@ -43,7 +43,26 @@ TEST_CASE("what is computed again is not kept, and ranks share the optimizer's s
   work.sharers = 4;
   const TrainingMemory shared = training_memory(config, work);
   CHECK(shared.moments == layers.moments / 4);
-  CHECK(shared.gradients == layers.gradients);
+  CHECK(shared.gradients == layers.gradients / 4 * 5);  // and the sums of this rank's part
+}
+
+TEST_CASE("ranks of a layout keep what they gather, and a share of the residual stream") {
+  const ModelConfig config = shape("qwen3-4b");
+  TrainingWork work = work_of(config);
+  const TrainingMemory alone = training_memory(config, work);
+  work.cp_size = 3;
+  // Keys and values of two more ranks, 8 heads of 128.
+  CHECK(training_memory(config, work).activations - alone.activations == uint64_t{2} * 2 * 2 * 1024 * 16384 * 36);
+  work.cp_size = 1;
+  work.reference = true;
+  CHECK(training_memory(config, work).weights == 2 * alone.weights);
+  CHECK(training_memory(config, work).gradients == alone.gradients);
+  work.reference = false;
+  work.tp_size = 2;
+  // For a token of a layer: half of two sums of the stream, of q, k, v (twice q and k), of the attention's result with
+  // its sums, and of gate and up; two whole norms' results. Then the stream into the last layer.
+  const uint64_t of_layer = 2 * (2560 + (2048 + 2 * 512) + (2048 + 512) + 2048 + 9728 + 2 * 2560) + 4 * 16 + 8;
+  CHECK(training_memory(config, work).activations == (of_layer * 36 + 2 * 1280) * 16384);
 }
 
 TEST_CASE("float32 weights are their own master") {

@@ -3,7 +3,6 @@
 #include <set>
 
 #include "base/random.hpp"
-#include "data/builtin.hpp"
 #include "files.hpp"
 
 using namespace vime;
@@ -239,7 +238,7 @@ TEST_CASE("several sources are one data set, whose ids go on from source to sour
   CHECK(set.prompts[0].line == 2);
   CHECK(set.prompts[2].id == 2 + 10);  // "0010="
   CHECK(set.prompts[2].source == 1);
-  CHECK(set.prompts.back().id == 2 + 2 * kBuiltinIds + 1);
+  CHECK(set.prompts.back().id == 2 + 20000 + 1);
   CHECK(set.prompts.back().source == 3);
   std::set<int64_t> ids;
   for (const Prompt& prompt : set.prompts) ids.insert(prompt.id);

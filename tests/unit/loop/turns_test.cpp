@@ -3,9 +3,11 @@
 
 #include <doctest/doctest.h>
 
+#include <atomic>
 #include <memory>
 #include <mutex>
 
+#include "base/error.hpp"
 #include "base/random.hpp"
 #include "base/strings.hpp"
 #include "http/server.hpp"
@@ -18,6 +20,7 @@ namespace {
 struct Scene {
   std::mutex mutex;
   std::vector<std::string> told;
+  std::atomic<int> engine_status = 200;
   http::Server engine{{}};
   http::Server rank{{}};
   http::Client client;
@@ -43,13 +46,13 @@ struct Scene {
   }
 
   void note(http::Server& server, const std::string& path, const std::string& what) {
-    server.route("POST", path, [this, what](const http::ServerRequest& request, http::Responder responder) {
+    server.route("POST", path, [this, what, &server](const http::ServerRequest& request, http::Responder responder) {
       {
         const std::lock_guard lock(mutex);
         told.push_back(what);
         for (const auto& [key, value] : request.query) told.back() += " " + key + "=" + value;
       }
-      responder.respond({200, "{}"});
+      responder.respond({&server == &engine ? engine_status.load() : 200, "{}"});
     });
     if (path == "/wake_up" || path == "/onload") server.start();
   }
@@ -78,6 +81,18 @@ TEST_CASE("trainer and engine take turns on a shared GPU, and nobody is told twi
   CHECK(scene.take() == "engine wakes tags=weights");
   turns.for_generation();
   CHECK(scene.take() == "trainer leaves, engine wakes tags=kv_cache");
+}
+
+TEST_CASE("an engine that will not sleep does not keep a checkpoint from being saved, but does keep training") {
+  Scene scene;
+  scene.engine_status = 409;
+  Turns turns({.train = true, .rollout = true}, *scene.fleet, *scene.trainers);
+  turns.for_generation();
+  CHECK(scene.take() == "trainer leaves");
+  CHECK_THROWS_AS(turns.for_training(), Error);
+  CHECK(scene.take() == "engine sleeps level=2");
+  turns.for_saving();
+  CHECK(scene.take() == "engine sleeps level=2, trainer comes");
 }
 
 TEST_CASE("each side can stay for itself") {

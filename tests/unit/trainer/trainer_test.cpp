@@ -277,3 +277,29 @@ TEST_CASE("an optimizer that was saved and read goes on bit by bit, and another 
   Optimizer other(larger, options);
   CHECK_THROWS_WITH_AS(other.load(tensor::SafetensorsFile(file)), doctest::Contains("expected float32"), Error);
 }
+
+TEST_CASE("a float32 run goes on from the float32 weights of a run in another type, not from its rounded ones") {
+  const TempDir folder;
+  const fs::path file = folder.path() / "optimizer.safetensors";
+  TinyModel exact(1), rounded(1);
+  std::vector<tensor::TensorView> views;
+  const torch::Tensor moment = torch::full({static_cast<int64_t>(exact.arena.size())}, 0.25, torch::kFloat32);
+  for (const arch::ArenaEntry& entry : exact.decoder.layout().entries) {
+    const std::string& name = entry.parameter.full.name;
+    for (const char* state : {"exp_avg.", "exp_avg_sq."}) {
+      views.push_back(
+          {{state + name, tensor::DType::f32, entry.shard.shape}, static_cast<const std::byte*>(moment.data_ptr())});
+    }
+    views.push_back({{"master." + name, tensor::DType::f32, entry.shard.shape}, exact.arena.data() + entry.offset});
+  }
+  tensor::write_safetensors(file, views, {{"steps", "3"}, {"applied_steps", "2"}});
+  const torch::NoGradGuard no_grad;
+  for (model::Decoder::Named& parameter : rounded.decoder.parameters()) {
+    parameter.value.copy_(parameter.value.to(torch::kBFloat16));
+  }
+  CHECK(std::memcmp(rounded.arena.data(), exact.arena.data(), exact.arena.size()) != 0);
+  Optimizer optimizer(rounded.decoder, {});
+  optimizer.load(tensor::SafetensorsFile(file));
+  CHECK(std::memcmp(rounded.arena.data(), exact.arena.data(), exact.arena.size()) == 0);
+  CHECK(optimizer.steps() == 3);
+}
