@@ -44,7 +44,8 @@ TrainingMemory training_memory(const ModelConfig& config, const TrainingWork& wo
   const uint64_t elements = memory.weights / static_cast<uint64_t>(size);
   const auto sharers = static_cast<uint64_t>(work.sharers);
   const uint64_t part = (elements + sharers - 1) / sharers;
-  memory.gradients = 4 * elements + (work.sharers > 1 ? 4 * part : 0);  // and the sums of this rank's part
+  memory.gradients = 4 * elements;
+  memory.sums = work.sharers > 1 ? 4 * part : 0;
   if (work.reference) memory.weights *= 2;
   memory.master = work.dtype == tensor::DType::f32 ? 0 : 4 * part;
   memory.moments = 4 * static_cast<uint64_t>(work.moments) * part;

@@ -28,11 +28,12 @@ struct TrainingMemory {
   uint64_t weights = 0;
   uint64_t master = 0;  // float32 copy of weights of another type, this rank's part
   uint64_t gradients = 0;
+  uint64_t sums = 0;         // of gradients over the ranks that share the state, this rank's part
   uint64_t moments = 0;      // this rank's part
   uint64_t activations = 0;  // kept from forward to backward
   uint64_t transient = 0;    // the largest of what a step needs for a moment: the head's chunk, a layer's gradients
   uint64_t libraries = 0;    // workspaces
-  uint64_t total() const { return weights + master + gradients + moments + activations + transient + libraries; }
+  uint64_t total() const { return weights + master + gradients + sums + moments + activations + transient + libraries; }
 };
 TrainingMemory training_memory(const ModelConfig& config, const TrainingWork& work);
 

@@ -206,7 +206,7 @@ ModelPlan model_plan(const ExperimentSpec& spec, const arch::ModelConfig& model)
     for (work.tp_rank = 0; work.tp_rank < work.tp_size; ++work.tp_rank) {
       const arch::TrainingMemory of = arch::training_memory(model, work);
       memory.push_back({of.weights, of.gradients, of.master + of.moments,
-                        on_gpus ? of.activations + of.transient + of.libraries : 0});
+                        on_gpus ? of.sums + of.activations + of.transient + of.libraries : 0});
     }
   }
   plan.engine_bytes = arch::arena_layout(model, work.dtype, 0, engine_devices).total_bytes;
