@@ -5,6 +5,8 @@
 #include <cstdlib>
 #include <memory>
 
+#include "base/hex.hpp"
+
 namespace vime::devices {
 namespace {
 
@@ -84,13 +86,8 @@ std::string none_visible() {
 }  // namespace
 
 std::string format_uuid(const unsigned char (&bytes)[16]) {
-  constexpr char kDigits[] = "0123456789abcdef";
-  std::string text;
-  for (int i = 0; i < 16; ++i) {
-    if (i == 4 || i == 6 || i == 8 || i == 10) text += '-';
-    text += kDigits[bytes[i] >> 4];
-    text += kDigits[bytes[i] & 15];
-  }
+  std::string text = hex_of(bytes, sizeof bytes);
+  for (const std::size_t place : {8, 13, 18, 23}) text.insert(place, "-");
   return text;
 }
 

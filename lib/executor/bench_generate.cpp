@@ -1,13 +1,13 @@
 #include "executor/bench_generate.hpp"
 
 #include <algorithm>
-#include <chrono>
 #include <cstdio>
 #include <future>
 #include <memory>
 
 #include "arch/model_config.hpp"
 #include "arch/shapes.hpp"
+#include "base/deadline.hpp"
 #include "base/files.hpp"
 #include "base/random.hpp"
 #include "base/strings.hpp"
@@ -20,14 +20,8 @@
 namespace vime::executor {
 namespace {
 
-using Clock = std::chrono::steady_clock;
-
 // Steps before anything is measured: graphs are captured then.
 constexpr int64_t kWarmUpTokens = 8;
-
-double seconds_since(Clock::time_point begin) {
-  return std::chrono::duration<double>(Clock::now() - begin).count();
-}
 
 std::vector<int32_t> random_prompt(uint64_t index, int64_t tokens, int64_t vocab) {
   std::vector<int32_t> prompt;
@@ -85,14 +79,14 @@ Spent Bench::generate(int64_t response_tokens) {
   }
   Spent spent;
   while (true) {
-    const auto begin = Clock::now();
+    const auto begin = SteadyClock::now();
     const engine::Batch batch = scheduler.next_batch(true);
     if (batch.rows.empty()) return spent;
     // All sequences are as long as each other: a step that is not one row of each is one of prompts.
     const bool decodes = batch.rows.size() == batch.samples.size();
     double scheduling = seconds_since(begin);
     const std::vector<engine::Sampled> sampled = pool_.step(batch);
-    const auto stepped = Clock::now();
+    const auto stepped = SteadyClock::now();
     scheduler.accept(sampled, "1");
     scheduling += seconds_since(stepped);
     const double whole = seconds_since(begin);
@@ -138,7 +132,7 @@ Json Bench::over_http(int64_t response_tokens) {
   server.start();
   http::Client client;
   std::vector<std::future<http::Outcome>> answers;
-  const auto begin = Clock::now();
+  const auto begin = SteadyClock::now();
   for (int64_t i = 0; i < options_.sequences; ++i) {
     const auto index = static_cast<uint64_t>(i);
     const Json body = {{"model", options_.shape},

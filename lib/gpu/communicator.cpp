@@ -14,6 +14,7 @@
 
 #include "base/deadline.hpp"
 #include "base/error.hpp"
+#include "base/hex.hpp"
 #include "base/log.hpp"
 #include "base/strings.hpp"
 #include "gpu/check.hpp"
@@ -60,24 +61,10 @@ std::string seconds_text(milliseconds timeout) {
   return format_seconds(static_cast<double>(timeout.count()) / 1000);
 }
 
-std::string to_hex(const char* bytes, size_t count) {
-  constexpr char kDigits[] = "0123456789abcdef";
-  std::string text;
-  for (size_t i = 0; i < count; ++i) {
-    const auto byte = static_cast<unsigned char>(bytes[i]);
-    text += kDigits[byte >> 4];
-    text += kDigits[byte & 15];
-  }
-  return text;
-}
-
 ncclUniqueId parse_id(const std::string& text) {
   ncclUniqueId id{};
-  if (text.size() != 2 * sizeof id.internal || text.find_first_not_of("0123456789abcdef") != std::string::npos) {
+  if (!parse_hex(text, id.internal, sizeof id.internal)) {
     throw Error(ErrorKind::refused, "\"" + text.substr(0, 40) + "\" is no id of an NCCL communicator");
-  }
-  for (size_t i = 0; i < sizeof id.internal; ++i) {
-    id.internal[i] = static_cast<char>(std::stoi(text.substr(2 * i, 2), nullptr, 16));
   }
   return id;
 }
@@ -285,7 +272,7 @@ std::string Communicator::unique_id() {
   if (result != ncclSuccess) {
     throw Error(ErrorKind::process_failed, std::string("ncclGetUniqueId(&id): ") + ncclGetErrorString(result));
   }
-  return to_hex(id.internal, sizeof id.internal);
+  return hex_of(id.internal, sizeof id.internal);
 }
 
 Communicator::Communicator(CommunicatorOptions options, const std::string& unique_id)

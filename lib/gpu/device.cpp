@@ -1,9 +1,12 @@
 #include "gpu/device.hpp"
 
+#include <cstring>
+
 #include <vector>
 
 #include "base/error.hpp"
 #include "base/strings.hpp"
+#include "devices/devices.hpp"
 #include "gpu/check.hpp"
 
 namespace vime::gpu {
@@ -26,15 +29,9 @@ int device_count() {
 std::string device_uuid(int ordinal) {
   cudaDeviceProp properties{};
   VIME_CUDA(cudaGetDeviceProperties(&properties, ordinal));
-  constexpr char kDigits[] = "0123456789abcdef";
-  std::string text;
-  for (int i = 0; i < 16; ++i) {
-    if (i == 4 || i == 6 || i == 8 || i == 10) text += '-';
-    const auto byte = static_cast<unsigned char>(properties.uuid.bytes[i]);
-    text += kDigits[byte >> 4];
-    text += kDigits[byte & 15];
-  }
-  return text;
+  unsigned char bytes[sizeof properties.uuid.bytes];
+  std::memcpy(bytes, properties.uuid.bytes, sizeof bytes);
+  return devices::format_uuid(bytes);
 }
 
 int select_device(const std::string& uuid) {

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "base/error.hpp"
+#include "base/hex.hpp"
 #include "base/random.hpp"
 #include "base/strings.hpp"
 #include "gpu/check.hpp"
@@ -41,14 +42,7 @@ std::string DeviceMemory::handle() const {
   VIME_CHECK(!nonce_.empty(), "this memory is the process's own");
   cudaIpcMemHandle_t handle{};
   VIME_CUDA(cudaIpcGetMemHandle(&handle, data_));
-  constexpr char kDigits[] = "0123456789abcdef";
-  std::string text = "cuda:" + std::to_string(bytes_) + ":" + nonce_ + ":";
-  for (const char signed_byte : handle.reserved) {
-    const auto byte = static_cast<unsigned char>(signed_byte);
-    text += kDigits[byte >> 4];
-    text += kDigits[byte & 15];
-  }
-  return text;
+  return "cuda:" + std::to_string(bytes_) + ":" + nonce_ + ":" + hex_of(handle.reserved, sizeof handle.reserved);
 }
 
 }  // namespace vime::gpu

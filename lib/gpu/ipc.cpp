@@ -3,29 +3,11 @@
 #include <vector>
 
 #include "base/error.hpp"
+#include "base/hex.hpp"
 #include "base/strings.hpp"
 #include "gpu/check.hpp"
 
 namespace vime::gpu {
-namespace {
-
-int digit(char c) {
-  if (c >= '0' && c <= '9') return c - '0';
-  if (c >= 'a' && c <= 'f') return c - 'a' + 10;
-  return -1;
-}
-
-bool parse_hex(const std::string& text, char* bytes, size_t count) {
-  if (text.size() != 2 * count) return false;
-  for (size_t i = 0; i < count; ++i) {
-    const int high = digit(text[2 * i]), low = digit(text[2 * i + 1]);
-    if (high < 0 || low < 0) return false;
-    bytes[i] = static_cast<char>(high * 16 + low);
-  }
-  return true;
-}
-
-}  // namespace
 
 IpcMapping::IpcMapping(const std::string& handle) {
   const std::vector<std::string> parts = split(handle, ':');
