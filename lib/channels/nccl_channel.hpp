@@ -48,7 +48,7 @@ class NcclSource final : public weights::NetworkSource {
   std::chrono::milliseconds timeout_;
   std::string unique_id_;
   std::unique_ptr<weights::TcpSource> ties_;
-  gpu::OwnedStream stream_;
+  gpu::OwnedStream stream_{gpu::Priority::first};
   gpu::Event sent_[2];  // of the messages with even and odd numbers
   uint64_t messages_ = 0;
   std::function<std::string()> given_up_;
@@ -67,7 +67,7 @@ class NcclReceiver final : public weights::NetworkReceiver {
  private:
   weights::TcpReceiver tie_;
   DeviceShardStore& store_;
-  gpu::OwnedStream stream_;
+  gpu::OwnedStream stream_{gpu::Priority::first};  // a broadcast waits for no copy of the message before it
   gpu::Event arrived_[2], copied_[2];
   std::unique_ptr<gpu::DeviceMemory> buffers_[2];
   std::unique_ptr<gpu::Communicator> group_;

@@ -74,7 +74,7 @@ class ShardGather {
   std::vector<Shares> shares_;                                                      // of the buckets
   std::unique_ptr<gpu::DeviceMemory> scratch_[2];
   std::map<std::pair<std::size_t, std::byte*>, std::unique_ptr<gpu::Copies>> placings_;
-  gpu::OwnedStream links_, copies_;
+  gpu::OwnedStream links_{gpu::Priority::first}, copies_;
   gpu::Event arrived_[2], placed_[2], ready_[2];  // of buckets with even and odd numbers
 };
 

@@ -138,7 +138,7 @@ std::vector<uint64_t> Copies::sums(Stream) const {
   refuse();
 }
 
-OwnedStream::OwnedStream() {
+OwnedStream::OwnedStream(Priority) {
   refuse();
 }
 OwnedStream::~OwnedStream() = default;

@@ -6,8 +6,11 @@
 
 namespace vime::gpu {
 
-OwnedStream::OwnedStream() {
-  VIME_CUDA(cudaStreamCreateWithFlags(&stream_, cudaStreamNonBlocking));
+OwnedStream::OwnedStream(Priority priority) {
+  int least = 0, greatest = 0;
+  VIME_CUDA(cudaDeviceGetStreamPriorityRange(&least, &greatest));
+  VIME_CUDA(
+      cudaStreamCreateWithPriority(&stream_, cudaStreamNonBlocking, priority == Priority::first ? greatest : least));
 }
 OwnedStream::~OwnedStream() {
   VIME_CUDA_WARN(cudaStreamDestroy(stream_));

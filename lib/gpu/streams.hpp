@@ -8,9 +8,12 @@ struct CUevent_st;
 
 namespace vime::gpu {
 
+// Where several kernels wait for a place on the GPU, those of streams with the first priority come first.
+enum class Priority { usual, first };
+
 class OwnedStream {
  public:
-  OwnedStream();  // does not wait for the default stream, nor that for it
+  explicit OwnedStream(Priority priority = Priority::usual);  // does not wait for the default stream, nor that for it
   ~OwnedStream();
   OwnedStream(const OwnedStream&) = delete;
   OwnedStream& operator=(const OwnedStream&) = delete;

@@ -30,10 +30,9 @@ double ratio(double difference, double scale) {
   return difference == 0.0 ? 0.0 : scale > 0.0 ? difference / scale : kNever;
 }
 
-template <typename Number>
-double largest_size(const std::vector<Number>& values) {
+double largest_size(const std::vector<float>& values) {
   double largest = 0.0;
-  for (const Number value : values) largest = std::max(largest, std::abs(static_cast<double>(value)));
+  for (const float value : values) largest = std::max(largest, std::abs(static_cast<double>(value)));
   return largest;
 }
 
@@ -165,12 +164,6 @@ class TokenNames {
   std::vector<std::string> names_;
 };
 
-// Of the step that this baseline is of.
-double allowed_logprob(const StepRecord& baseline, const Tolerances& tolerances) {
-  const RankRecord& whole = baseline.ranks.front();
-  return logprob_tolerance(tolerances, std::max(largest_size(whole.logprobs), largest_size(whole.logprobs_after)));
-}
-
 void compare_token(Check& check, const std::string& place, const std::string& noun, double found, double expected) {
   const double error = distance(found, expected);
   if (error > check.error || check.where.empty()) {
@@ -183,7 +176,7 @@ void compare_token(Check& check, const std::string& place, const std::string& no
 }
 
 Check compare_logprobs(const StepRecord& baseline, const StepRecord& leg, const CompareOptions& options) {
-  Check check{.name = "logprobs", .error = 0.0, .tolerance = allowed_logprob(baseline, options.tolerances)};
+  Check check{.name = "logprobs", .error = 0.0, .tolerance = options.tolerances.logprob};
   const TokenNames names(options.response_lengths);
   const RankRecord& whole = baseline.ranks.front();
   for (const auto& [noun, values] : {std::pair{"log-prob", &RankRecord::logprobs},
@@ -229,7 +222,7 @@ std::vector<Check> compare_step(const StepRecord& baseline, const StepRecord& le
 
 Check compare_engine(const StepRecord& baseline, int engine, const std::vector<std::vector<double>>& logprobs,
                      const CompareOptions& options) {
-  Check check{.name = "engine_logprobs", .error = 0.0, .tolerance = allowed_logprob(baseline, options.tolerances)};
+  Check check{.name = "engine_logprobs", .error = 0.0, .tolerance = options.tolerances.logprob};
   const TokenNames names(options.response_lengths);
   const std::string who = step_text(baseline) + ", engine " + std::to_string(engine);
   const std::vector<double>& expected = baseline.ranks.front().logprobs_after;

@@ -13,7 +13,6 @@
 #include "sweep/compare.hpp"
 #include "sweep/dump.hpp"
 #include "sweep/samples.hpp"
-#include "sweep/tolerances.hpp"
 
 namespace vime::sweep {
 namespace {
@@ -106,20 +105,20 @@ bool all_passed(const std::vector<Check>& checks) {
 }
 
 // Later steps begin from the weights of earlier ones: after the first step that differs they say nothing new.
-void run_steps(LegRun& run, const LegTask& task, const Samples& samples, const std::vector<StepRecord>& baseline,
+void run_steps(LegRun& run, const LegTask& task, const Samples& samples, const Baseline& baseline,
                std::vector<Check>& checks) {
   CompareOptions options;
-  options.tolerances = tolerances_for(task.prepared.spec.trainer.dtype);
   options.lr = task.prepared.spec.trainer.lr;
-  for (size_t step = 0; step < baseline.size() && all_passed(checks); ++step) {
+  for (size_t step = 0; step < baseline.steps.size() && all_passed(checks); ++step) {
+    options.tolerances = baseline.tolerances[step];
     options.response_lengths = samples.batches[step].response_lengths;
-    merge_checks(checks, compare_step(baseline[step], run.train(step), options));
+    merge_checks(checks, compare_step(baseline.steps[step], run.train(step), options));
     merge_checks(checks, run.push(step));
     // Engines that a push has left on other weights stay paused.
     const bool pushed = std::all_of(checks.begin(), checks.end(), [](const Check& check) {
       return check.passed() || (check.name != "versions" && check.name != "contents");
     });
-    if (pushed) merge_checks(checks, run.engine_logprobs(step, baseline[step], options));
+    if (pushed) merge_checks(checks, run.engine_logprobs(step, baseline.steps[step], options));
   }
 }
 
@@ -137,7 +136,7 @@ fs::path dump_folder(const fs::path& leg_folder) {
   return leg_folder / "dump";
 }
 
-std::vector<StepRecord> run_baseline(const LegTask& task, const Samples& samples) {
+std::vector<StepRecord> train_alone(const LegTask& task, const Samples& samples) {
   LegRun run(task, samples);
   std::vector<StepRecord> records;
   for (size_t step = 0; step < samples.batches.size(); ++step) {
@@ -149,7 +148,7 @@ std::vector<StepRecord> run_baseline(const LegTask& task, const Samples& samples
   return records;
 }
 
-LegResult run_leg(const LegTask& task, const Samples& samples, const std::vector<StepRecord>& baseline) {
+LegResult run_leg(const LegTask& task, const Samples& samples, const Baseline& baseline) {
   const auto start = SteadyClock::now();
   LegResult result;
   result.leg = task.leg;

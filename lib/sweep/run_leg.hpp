@@ -8,7 +8,7 @@
 
 #include "loop/prepare.hpp"
 #include "rollout/train_batch.hpp"
-#include "sweep/record.hpp"
+#include "sweep/baseline.hpp"
 #include "sweep/result.hpp"
 
 namespace vime::sweep {
@@ -26,13 +26,13 @@ struct Samples {
   std::vector<fs::path> files;               // where they lie
 };
 
-// Trains in a single process, without engines. Error for whatever goes wrong, and Error{check_failed} for a baseline
-// that nothing can be held against.
-std::vector<StepRecord> run_baseline(const LegTask& task, const Samples& samples);
+// Trains in a single process, without engines. Error for whatever goes wrong, and Error{check_failed} for steps that
+// nothing can be held against.
+std::vector<StepRecord> train_alone(const LegTask& task, const Samples& samples);
 
 // What is wrong with the leg, a process that will not start included, is in the result. Only the user's interruption is
 // thrown: Error{interrupted}.
-LegResult run_leg(const LegTask& task, const Samples& samples, const std::vector<StepRecord>& baseline);
+LegResult run_leg(const LegTask& task, const Samples& samples, const Baseline& baseline);
 
 // Where a step's dump lies in a leg's folder, for removal.
 fs::path dump_folder(const fs::path& leg_folder);

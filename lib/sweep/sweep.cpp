@@ -106,20 +106,32 @@ class Sweep {
     }
   }
 
-  LegTask task_of(const Leg& leg, bool is_baseline) const {
-    const std::string folder = is_baseline ? std::string("baseline-") + loss_name(leg.loss) : leg_folder(leg);
-    return {leg, prepare_leg(plan_, leg, !is_baseline, (root_ / kSamplesFolder).string()), root_ / folder,
+  LegTask task_of(const SweepPlan& plan, const Leg& leg, bool engines, const std::string& folder) const {
+    return {leg, prepare_leg(plan, leg, engines, (root_ / kSamplesFolder).string()), root_ / folder,
             options_.vime_binary};
+  }
+
+  // In bfloat16 a second process, in float32, says how large the noise is.
+  Baseline train_baseline(const LegTask& task) {
+    std::vector<StepRecord> steps = train_alone(task, samples_);
+    if (plan_.settings.dtype == "float32") return float32_baseline(std::move(steps));
+    SweepPlan exact = plan_;
+    exact.settings.dtype = "float32";
+    const LegTask beside = task_of(exact, task.leg, false, task.folder.filename().string() + "-float32");
+    Baseline baseline =
+        bfloat16_baseline(std::move(steps), train_alone(beside, samples_), task.prepared.spec.trainer.lr);
+    tidy(beside.folder, Status::pass);
+    return baseline;
   }
 
   void run_one_baseline(Loss loss) {
     const auto start = SteadyClock::now();
     LegResult result;
     result.leg = baseline_leg(loss);
-    const LegTask task = task_of(result.leg, true);
+    const LegTask task = task_of(plan_, result.leg, false, std::string("baseline-") + loss_name(loss));
     if (!interrupted()) {
       try {
-        baselines_[loss] = run_baseline(task, samples_);
+        baselines_[loss] = train_baseline(task);
         result.status = Status::pass;
       } catch (const Error& error) {
         take_failure(error, result);
@@ -128,7 +140,7 @@ class Sweep {
       }
       result.seconds = seconds_since(start);
       name_logs(task.folder, result);
-      tidy(task.folder, result);
+      tidy(task.folder, result.status);
       options_.print(baseline_row(result));
     }
     result_.baselines.push_back(std::move(result));
@@ -146,14 +158,14 @@ class Sweep {
       result.failures = {"there is no baseline to hold it against"};
       return result;
     }
-    const LegTask task = task_of(leg, false);
+    const LegTask task = task_of(plan_, leg, true, leg_folder(leg));
     try {
       result = run_leg(task, samples_, baseline->second);
     } catch (const Error& error) {
       take_failure(error, result);
     }
     name_logs(task.folder, result);
-    tidy(task.folder, result);
+    tidy(task.folder, result.status);
     return result;
   }
 
@@ -179,11 +191,11 @@ class Sweep {
   }
 
   // Dumps are large: only a failed leg's are kept, where the user has said where.
-  void tidy(const fs::path& folder, const LegResult& result) const {
+  void tidy(const fs::path& folder, Status status) const {
     std::error_code error;
-    if (!options_.keep && result.status != Status::fail) {
+    if (!options_.keep && status != Status::fail) {
       fs::remove_all(folder, error);
-    } else if (!options_.keep || result.status != Status::fail) {
+    } else if (!options_.keep || status != Status::fail) {
       fs::remove_all(dump_folder(folder), error);
     }
     if (error) log::warning("sweep", "remove " + folder.string() + ": " + error.message());
@@ -202,7 +214,7 @@ class Sweep {
   RunFolder folder_;
   fs::path root_;
   Samples samples_;
-  std::map<Loss, std::vector<StepRecord>> baselines_;
+  std::map<Loss, Baseline> baselines_;
   SweepResult result_;
 };
 

@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <limits>
 
+#include "sweep/baseline.hpp"
 #include "unit/sweep/records.hpp"
 
 using namespace vime;
@@ -18,7 +19,7 @@ const std::string kUp = "model.layers.3.mlp.up_proj.weight";  // [128, 64]; cut 
 constexpr float kNaN = std::numeric_limits<float>::quiet_NaN();
 
 CompareOptions options() {
-  return {tolerances_for("float32"), 0.5, test_responses()};
+  return {float32_tolerances(10.0), 0.5, test_responses()};
 }
 
 bool contains(const std::string& text, const std::string& part) {
@@ -174,7 +175,7 @@ TEST_CASE("where all gradients are 0, any other is a difference") {
 }
 
 TEST_CASE("every tolerance passes at half and fails at twice") {
-  const Tolerances allowed = tolerances_for("float32");
+  const Tolerances allowed = options().tolerances;
   for (const double share : {0.5, 2.0}) {
     CAPTURE(share);
     const auto passes = [&](const StepRecord& leg, const std::string& name, double expected) {
@@ -203,9 +204,9 @@ TEST_CASE("every tolerance passes at half and fails at twice") {
 }
 
 TEST_CASE("log-probs of a sharp model may be off in proportion to the largest, those of a flat one by 1e-5") {
-  CHECK(logprob_tolerance(tolerances_for("float32"), 0.0) == 1e-5);
-  CHECK(logprob_tolerance(tolerances_for("float32"), 10.0) == 1e-5);
-  CHECK(logprob_tolerance(tolerances_for("float32"), 45.0) == doctest::Approx(4.5e-5));
+  CHECK(float32_tolerances(0.0).logprob == 1e-5);
+  CHECK(float32_tolerances(10.0).logprob == 1e-5);
+  CHECK(float32_tolerances(45.0).logprob == doctest::Approx(4.5e-5));
   // The largest is at one token, before or after the step; another token is wrong.
   for (const bool after : {false, true}) {
     const auto sharpen = [&](StepRecord record) {
@@ -216,10 +217,12 @@ TEST_CASE("log-probs of a sharp model may be off in proportion to the largest, t
       return record;
     };
     const StepRecord baseline = sharpen(make_baseline());
+    CompareOptions sharp = options();
+    sharp.tolerances = float32_baseline({baseline}).tolerances[0];
     for (const double error : {4e-5, 5e-5}) {
       StepRecord leg = sharpen(make_record(kLayout));
       leg.ranks[6].logprobs[6] += error;
-      const std::vector<Check> checks = compare_step(baseline, leg, options());
+      const std::vector<Check> checks = compare_step(baseline, leg, sharp);
       CHECK(named(checks, "logprobs").passed() == (error < 4.5e-5));
       CHECK(named(checks, "logprobs").tolerance == doctest::Approx(4.5e-5));
       std::vector<std::vector<double>> engine;
@@ -229,7 +232,7 @@ TEST_CASE("log-probs of a sharp model may be off in proportion to the largest, t
         for (int64_t i = 0; i < response; ++i) engine.back().push_back(baseline.ranks[0].logprobs_after[token++]);
       }
       engine[2][2] -= error;
-      const Check check = compare_engine(baseline, 0, engine, options());
+      const Check check = compare_engine(baseline, 0, engine, sharp);
       CHECK(check.passed() == (error < 4.5e-5));
       CHECK(check.tolerance == doctest::Approx(4.5e-5));
     }
@@ -337,11 +340,4 @@ TEST_CASE("a baseline that everything would agree with is none") {
   baseline = make_baseline();
   baseline.ranks[0].logprobs[0] = kNaN;
   CHECK(contains(baseline_problem(baseline), "log-probs that are not finite"));
-}
-
-TEST_CASE("bfloat16 has tolerances of its own") {
-  CHECK(tolerances_for("bfloat16").gradient > 100 * tolerances_for("float32").gradient);
-  CHECK(tolerances_for("float32").grad_norm == 1e-5);
-  CHECK(tolerances_for("float32").gradient == 1e-4);
-  CHECK(tolerances_for("float32").logprob == 1e-5);
 }

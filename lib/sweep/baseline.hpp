@@ -1,0 +1,28 @@
+// What legs are held against: the steps of a single process, and how far from them a leg may be. Pure.
+#pragma once
+
+#include <vector>
+
+#include "sweep/record.hpp"
+#include "sweep/tolerances.hpp"
+
+namespace vime::sweep {
+
+struct Baseline {
+  std::vector<StepRecord> steps;
+  std::vector<Tolerances> tolerances;  // by step
+};
+
+// The largest |log-prob| of a response token, before or after the step.
+double largest_logprob(const StepRecord& baseline);
+
+Baseline float32_baseline(std::vector<StepRecord> steps);
+
+// `exact`: the same steps, by a single process in float32. Error{check_failed} when the two are so far apart that
+// nothing can be told.
+Baseline bfloat16_baseline(std::vector<StepRecord> steps, const std::vector<StepRecord>& exact, double lr);
+
+// Of one step; the learning rate is the step's.
+Noise noise_between(const StepRecord& rounded, const StepRecord& exact, double lr);
+
+}  // namespace vime::sweep

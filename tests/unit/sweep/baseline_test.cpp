@@ -1,0 +1,108 @@
+// What bfloat16 costs is measured: one process in it against the same one in float32.
+#include "sweep/baseline.hpp"
+
+#include <doctest/doctest.h>
+
+#include <algorithm>
+
+#include "base/error.hpp"
+#include "sweep/compare.hpp"
+#include "unit/sweep/records.hpp"
+
+using namespace vime;
+using namespace vime::sweep;
+
+namespace {
+
+constexpr double kLr = 0.5;
+
+// Every gradient element off by a share of its parameter's largest, the first of all by the whole of it; the same for
+// log-probs and weights, as absolute numbers. `draw` chooses the signs.
+StepRecord with_noise(double gradient, double logprob, double weight, uint64_t draw) {
+  StepRecord record = make_baseline();
+  for (ShardRecord& shard : record.ranks[0].shards) {
+    const double scale = gradient_scale(shard.gradient, 0.0);
+    for (size_t i = 0; i < shard.gradient.size(); ++i) {
+      const double share = i == 0 ? 1.0 : 2.0 * uniform01(mix_key(draw, i)) - 1.0;
+      shard.gradient[i] += static_cast<float>(share * gradient * scale);
+      shard.weight[i] += static_cast<float>(share * weight);
+    }
+  }
+  for (size_t i = 0; i < record.ranks[0].logprobs.size(); ++i) {
+    record.ranks[0].logprobs[i] += i % 2 == draw % 2 ? logprob : -logprob;
+  }
+  return record;
+}
+
+bool contains(const std::string& text, const std::string& part) {
+  return text.find(part) != std::string::npos;
+}
+
+}  // namespace
+
+TEST_CASE("noise is the largest error of each kind, and of the whole gradient relative to its norm") {
+  const Noise noise = noise_between(with_noise(0.02, 0.01, 0.001, 1), make_baseline(), kLr);
+  CHECK(noise.gradient == doctest::Approx(0.02).epsilon(1e-3));
+  CHECK(noise.logprob == doctest::Approx(0.01));
+  CHECK(noise.weight == doctest::Approx(0.001 / kLr).epsilon(1e-3));
+  double difference = 0.0, size = 0.0;
+  const StepRecord exact = make_baseline(), rounded = with_noise(0.02, 0.01, 0.001, 1);
+  for (size_t p = 0; p < exact.ranks[0].shards.size(); ++p) {
+    const std::vector<float>& a = exact.ranks[0].shards[p].gradient;
+    const std::vector<float>& b = rounded.ranks[0].shards[p].gradient;
+    for (size_t i = 0; i < a.size(); ++i) {
+      difference += std::pow(static_cast<double>(b[i]) - a[i], 2);
+      size += std::pow(static_cast<double>(a[i]), 2);
+    }
+  }
+  CHECK(noise.gradients == doctest::Approx(std::sqrt(difference / size)));
+  CHECK(noise_between(exact, exact, kLr).gradients == 0.0);
+}
+
+TEST_CASE("two draws of the same noise pass against each other, and a gradient of half the size does not") {
+  const Baseline baseline = bfloat16_baseline({with_noise(0.05, 0.02, 0.001, 1)}, {make_baseline()}, kLr);
+  CompareOptions options;
+  options.tolerances = baseline.tolerances.at(0);
+  options.lr = kLr;
+  options.response_lengths = test_responses();
+  for (const Check& check : compare_step(baseline.steps[0], with_noise(0.06, 0.02, 0.001, 2), options)) {
+    CAPTURE(check.failure);
+    CHECK(check.passed());
+  }
+  for (size_t parameter : {size_t{0}, size_t{5}}) {
+    StepRecord wrong = with_noise(0.05, 0.02, 0.001, 2);
+    for (float& value : wrong.ranks[0].shards[parameter].gradient) value *= 0.5F;
+    const std::vector<Check> checks = compare_step(baseline.steps[0], wrong, options);
+    const auto gradients =
+        std::find_if(checks.begin(), checks.end(), [](const Check& check) { return check.name == "gradients"; });
+    CHECK(contains(gradients->failure, wrong.ranks[0].shards[parameter].name));
+  }
+}
+
+TEST_CASE("what bfloat16 is allowed is three times the noise, and never less than float32 is") {
+  const Tolerances exact = float32_tolerances(10.0);
+  const Tolerances allowed = bfloat16_tolerances({0.01, 0.05, 0.02, 0.1}, exact);
+  CHECK(allowed.grad_norm == doctest::Approx(0.03));
+  CHECK(allowed.gradient == doctest::Approx(0.15));
+  CHECK(allowed.logprob == doctest::Approx(0.06));
+  CHECK(allowed.loss == doctest::Approx(0.06));
+  CHECK(allowed.weight == doctest::Approx(0.3));
+  const Tolerances least = bfloat16_tolerances({}, exact);
+  CHECK(least.gradient == exact.gradient);
+  CHECK(least.grad_norm == exact.grad_norm);
+  CHECK(least.logprob == exact.logprob);
+  CHECK(least.weight == exact.weight);
+}
+
+TEST_CASE("a baseline whose noise would hide a fault is none") {
+  for (const auto& [gradient, logprob, what] :
+       {std::tuple{0.2, 0.01, "gradients"}, std::tuple{0.01, 0.2, "log-probs"}}) {
+    try {
+      bfloat16_baseline({with_noise(gradient, logprob, 0.0, 1)}, {make_baseline()}, kLr);
+      FAIL("accepted");
+    } catch (const Error& error) {
+      CHECK(error.kind() == ErrorKind::check_failed);
+      CHECK(contains(error.message(), std::string(what) + " in bfloat16 are too far from those in float32"));
+    }
+  }
+}
