@@ -47,6 +47,7 @@ double largest_logprob(const StepRecord& baseline) {
 Noise noise_between(const StepRecord& rounded, const StepRecord& exact, double lr) {
   CompareOptions options;
   options.lr = lr;
+  options.weight_spacing = kBfloat16Spacing;
   options.response_lengths = {static_cast<int64_t>(exact.ranks.front().logprobs.size())};
   const std::vector<Check> checks = compare_step(exact, rounded, options);
   return {.gradients = relative_distance(rounded, exact),
@@ -64,6 +65,7 @@ Baseline float32_baseline(std::vector<StepRecord> steps) {
 
 Baseline bfloat16_baseline(std::vector<StepRecord> steps, const std::vector<StepRecord>& exact, double lr) {
   Baseline baseline;
+  baseline.weight_spacing = kBfloat16Spacing;
   for (std::size_t i = 0; i < steps.size(); ++i) {
     const Noise noise = noise_between(steps[i], exact.at(i), lr);
     if (const std::string what = too_noisy(noise); !what.empty()) {

@@ -10,6 +10,7 @@ namespace vime::sweep {
 
 struct Baseline {
   std::vector<StepRecord> steps;
+  double weight_spacing = 0.0;         // see CompareOptions
   std::vector<Tolerances> tolerances;  // by step
 };
 

@@ -25,6 +25,14 @@ double distance(double a, double b) {
   return std::isnan(difference) ? kNever : difference;
 }
 
+// The same beyond what lies between neighbours.
+double distance_beyond(double a, double b, double spacing) {
+  const double difference = distance(a, b);
+  const double size = std::max(std::abs(a), std::abs(b));
+  if (spacing == 0.0 || size == 0.0 || !std::isfinite(size)) return difference;
+  return std::max(0.0, difference - spacing * std::exp2(std::ilogb(size)));
+}
+
 // 0 / 0 is no difference.
 double ratio(double difference, double scale) {
   return difference == 0.0 ? 0.0 : scale > 0.0 ? difference / scale : kNever;
@@ -73,8 +81,8 @@ std::string element_text(size_t offset, const tensor::Shape& shape) {
 class ShardComparison {
  public:
   ShardComparison(std::string check, std::string noun, std::string unit, double tolerance,
-                  std::vector<float> ShardRecord::*values)
-      : noun_(std::move(noun)), unit_(std::move(unit)), values_(values) {
+                  std::vector<float> ShardRecord::*values, double spacing = 0.0)
+      : noun_(std::move(noun)), unit_(std::move(unit)), values_(values), spacing_(spacing) {
     check_.name = std::move(check);
     check_.tolerance = tolerance;
   }
@@ -109,7 +117,7 @@ class ShardComparison {
     double largest = -1.0;
     size_t at = 0;
     for (size_t i = 0; i < found.size(); ++i) {
-      const double away = distance(found[i], whole[offset(i)]);
+      const double away = distance_beyond(found[i], whole[offset(i)], spacing_);
       if (away <= largest) continue;
       largest = away;
       at = i;
@@ -133,6 +141,7 @@ class ShardComparison {
   Check check_;
   std::string noun_, unit_;
   std::vector<float> ShardRecord::*values_;
+  double spacing_;
   int differing_ = 0;
 };
 
@@ -206,7 +215,8 @@ std::vector<Check> compare_step(const StepRecord& baseline, const StepRecord& le
   double largest = 0.0;
   for (const ShardRecord& parameter : whole.shards) largest = std::max(largest, largest_size(parameter.gradient));
   ShardComparison gradients("gradients", "gradient", "relative error", tolerances.gradient, &ShardRecord::gradient);
-  ShardComparison weights("weights", "weight", "difference in learning rates", tolerances.weight, &ShardRecord::weight);
+  ShardComparison weights("weights", "weight", "difference in learning rates", tolerances.weight, &ShardRecord::weight,
+                          options.weight_spacing);
   for (const ShardRecord& parameter : whole.shards) {
     gradients.parameter(parameter, leg, gradient_scale(parameter.gradient, largest));
     weights.parameter(parameter, leg, options.lr);

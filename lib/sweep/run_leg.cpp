@@ -108,6 +108,7 @@ bool all_passed(const std::vector<Check>& checks) {
 void run_steps(LegRun& run, const LegTask& task, const Samples& samples, const Baseline& baseline,
                std::vector<Check>& checks) {
   CompareOptions options;
+  options.weight_spacing = baseline.weight_spacing;
   options.lr = task.prepared.spec.trainer.lr;
   for (size_t step = 0; step < baseline.steps.size() && all_passed(checks); ++step) {
     options.tolerances = baseline.tolerances[step];

@@ -124,7 +124,6 @@ Optimizer::Result Optimizer::step() {
   Result result;
   result.lr = options_.schedule.at(steps_++);
   make_state();
-  sums_ = torch::Tensor();  // before the next one is there
   sums_ = replicas_->size() == 1 ? gradient_ : replicas_->sum_part(gradient_);
   result.grad_norm = norm_of_sums();
   // Adam's moments never recover from a NaN, so a bad gradient must not reach them.

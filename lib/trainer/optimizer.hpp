@@ -45,7 +45,11 @@ class Optimizer {
   void share(ReplicasPtr replicas, std::shared_ptr<model::RankGroup> world);
 
   torch::Tensor& flat_gradient() { return gradient_; }  // float32 [elements of the arena]: this rank's own
-  void zero_gradient() { gradient_.zero_(); }
+  // The sums of the step before go too: a backward pass needs the room.
+  void zero_gradient() {
+    gradient_.zero_();
+    sums_ = torch::Tensor();
+  }
   const torch::Tensor& weights() const { return weights_; }  // all of the arena, in the decoder's type
 
   struct Result {

@@ -49,9 +49,14 @@ std::vector<Bucket> arena_buckets(const std::vector<PlacedTensor>& tensors, uint
 
 std::vector<ArenaChunk> arena_chunks(const std::vector<PlacedTensor>& tensors, uint64_t chunk_bytes) {
   std::vector<ArenaChunk> chunks;
+  uint64_t most = 0;  // bytes of the last chunk
   for (const PlacedTensor& tensor : tensors) {
     const uint64_t end = tensor.offset + tensor.info.bytes();
-    if (chunks.empty() || end - chunks.back().begin > chunk_bytes) chunks.push_back({tensor.offset, {}});
+    if (chunks.empty() || end - chunks.back().begin > most) {
+      const uint64_t left = tensors.back().offset + tensors.back().info.bytes() - tensor.offset;
+      most = std::min(chunk_bytes, std::max(left / 2, chunk_bytes / 16));
+      chunks.push_back({tensor.offset, {}});
+    }
     ArenaChunk& chunk = chunks.back();
     VIME_CHECK(tensor.offset >= chunk.begin, tensor.info.name + " is not in the arena's order");
     chunk.bucket.entries.push_back({tensor.info, tensor.offset - chunk.begin});

@@ -42,7 +42,9 @@ struct ArenaChunk {
   uint64_t begin = 0;
   Bucket bucket;
 };
-// Consecutive stretches of at most chunk_bytes, but for larger tensors. `tensors` are in the arena's order.
+// Consecutive stretches of at most chunk_bytes, but for larger tensors. `tensors` are in the arena's order. While the
+// next stretch arrives, a receiver puts the tensors of one in their places; nothing hides that for the last one, so a
+// stretch is at most half of what is left, down to a sixteenth of chunk_bytes.
 std::vector<ArenaChunk> arena_chunks(const std::vector<PlacedTensor>& tensors, uint64_t chunk_bytes);
 
 // Brings a bucket's tensors together: takes them, in the order of its entries, from the front of `left` and writes each

@@ -149,6 +149,24 @@ TEST_CASE("chunks of an arena are stretches of it, cut before they would grow to
   CHECK(chunks[2].begin == 384);
 }
 
+TEST_CASE("the last chunks of an arena become shorter, down to a sixteenth, and nothing is lost") {
+  std::vector<PlacedTensor> tensors;
+  for (uint64_t i = 0; i < 1000; ++i) tensors.push_back({{"t" + std::to_string(i), DType::u8, {10}}, 10 * i});
+  const std::vector<ArenaChunk> chunks = arena_chunks(tensors, 1600);
+  uint64_t end = 0;
+  for (size_t i = 0; i < chunks.size(); ++i) {
+    CHECK(chunks[i].begin == end);
+    const uint64_t left = 10000 - end;
+    CHECK(chunks[i].bucket.bytes <= 1600);
+    CHECK(chunks[i].bucket.bytes <= std::max<uint64_t>(left / 2, 100));
+    end += chunks[i].bucket.bytes;
+  }
+  CHECK(end == 10000);
+  CHECK(chunks.front().bucket.bytes == 1600);
+  CHECK(chunks.back().bucket.bytes <= 100);
+  CHECK(chunks.size() < 14);
+}
+
 TEST_CASE("packing with an alignment puts every tensor at a multiple of it") {
   const auto buckets =
       pack_buckets({{"a", DType::bf16, {3}}, {"b", DType::bf16, {5}}, {"c", DType::f32, {1}}}, 1000, 16);
