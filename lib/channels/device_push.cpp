@@ -11,7 +11,7 @@ void send_arena(const weights::Arena& arena, const std::vector<weights::PlacedTe
     weights::Bucket all;
     all.entries.reserve(tensors.size());
     for (const weights::PlacedTensor& tensor : tensors) all.entries.push_back({tensor.info, tensor.offset});
-    slot->begin(all, arena.handle(), 0, arena.bytes());
+    slot->begin(all, {arena.handle(), 0, arena.bytes()});
   }
   if (network != nullptr) {
     std::vector<weights::Bucket> buckets;
@@ -23,7 +23,7 @@ void send_arena(const weights::Arena& arena, const std::vector<weights::PlacedTe
     network->announce(buckets);
     for (std::size_t i = 0; i < buckets.size(); ++i) network->send(buckets[i], arena.data() + begins[i]);
   }
-  if (slot) slot->complete(weights::Lifetime::push);
+  if (slot) slot->complete();
 }
 
 StagedPush::StagedPush(GatherOptions options) : gather_(std::move(options)) {
@@ -47,11 +47,11 @@ void StagedPush::send(std::optional<weights::SlotPush>& slot, weights::NetworkPu
   for (std::size_t i = 0; i < buckets.size(); ++i) {
     const DeviceArena& staging = *staging_[i % 2];
     if (i >= 2) gather_.wait(i);
-    if (slot) slot->begin(buckets[i], staging.handle(), 0, staging.bytes());
+    if (slot) slot->begin(buckets[i], {staging.handle(), 0, staging.bytes()});
     if (network != nullptr) network->send(buckets[i], staging.data());
     // The other staging is free: its engine has answered, and the network's next message has gone out behind it.
     if (i >= 1 && i + 1 < buckets.size()) gather_.begin(i + 1, staging_[(i + 1) % 2]->data());
-    if (slot) slot->complete(weights::Lifetime::bucket);
+    if (slot) slot->complete();
   }
 }
 

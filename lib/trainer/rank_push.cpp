@@ -67,6 +67,7 @@ PushFigures TrainerRank::push(int64_t version, const std::vector<PushTarget>& ta
     options.version = version;
     options.init_needed = targets[engine].init_needed;
     options.backend = on_gpu() ? "ipc" : "shm";
+    options.lifetime = whole_->needed() ? weights::Lifetime::bucket : weights::Lifetime::push;
     options.sent = &sent_;
     slot.emplace(std::move(options));
     slot->start();
@@ -192,7 +193,7 @@ void TrainerRank::send_buckets(std::optional<weights::SlotPush>& slot, weights::
     }
     for (const weights::Bucket& bucket : buckets) {
       whole_->gather(bucket, arena_->data(), staging_->data());
-      if (slot) slot->send(bucket, staging_->handle(), 0, staging_->bytes(), weights::Lifetime::bucket);
+      if (slot) slot->send(bucket, {staging_->handle(), 0, staging_->bytes()});
       if (network != nullptr) network->send(bucket, staging_->data());
     }
     figures.extra_bytes = staging_->bytes() + whole_->scratch_bytes();
@@ -203,7 +204,7 @@ void TrainerRank::send_buckets(std::optional<weights::SlotPush>& slot, weights::
     // Nothing is overwritten, so nothing has to be waited for between requests, and one does.
     weights::Bucket all;
     for (const weights::PlacedTensor& tensor : own) all.entries.push_back({tensor.info, tensor.offset});
-    slot->send(all, arena_->handle(), 0, arena_->bytes(), weights::Lifetime::push);
+    slot->send(all, {arena_->handle(), 0, arena_->bytes()});
   }
   if (network == nullptr) return;
   std::vector<tensor::TensorView> views;

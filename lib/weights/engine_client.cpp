@@ -6,8 +6,12 @@
 namespace vime::weights {
 
 EngineClient::EngineClient(http::Client& client, EngineAddress address, std::chrono::milliseconds timeout,
-                           std::chrono::milliseconds control_timeout)
-    : client_(client), address_(std::move(address)), timeout_(timeout), control_timeout_(control_timeout) {}
+                           std::chrono::milliseconds control_timeout, uint64_t buffer_bytes)
+    : client_(client),
+      address_(std::move(address)),
+      timeout_(timeout),
+      control_timeout_(control_timeout),
+      protocol_(protocol_named(address_.protocol, buffer_bytes)) {}
 
 http::Request EngineClient::request(const std::string& method, const std::string& path, const Json& body,
                                     std::chrono::milliseconds timeout) const {
@@ -17,7 +21,7 @@ http::Request EngineClient::request(const std::string& method, const std::string
   request.what = address_.name() + ": " + path.substr(0, path.find('?'));
   request.timeout = timeout;
   if (!body.is_null()) request.body = body.dump();
-  if (!address_.token.empty()) request.headers.emplace_back("x-vime-token", address_.token);
+  if (!address_.token.empty()) request.headers.push_back(protocol_->secret_header(address_.token));
   return request;
 }
 
@@ -65,7 +69,7 @@ void EngineClient::update_weights(const Json& update_info) {
 }
 
 void EngineClient::finish_weight_update(int64_t version) {
-  post("/finish_weight_update", {{"weight_version", std::to_string(version)}}, timeout_);
+  post("/finish_weight_update", protocol_->finish_body(version), timeout_);
 }
 
 std::future<http::Outcome> EngineClient::send_init_weight_transfer(const Json& init_info) {
@@ -73,7 +77,7 @@ std::future<http::Outcome> EngineClient::send_init_weight_transfer(const Json& i
 }
 
 std::future<http::Outcome> EngineClient::send_start_weight_update() {
-  return client_.send(request("POST", "/start_weight_update", Json::object(), timeout_));
+  return client_.send(request("POST", "/start_weight_update", protocol_->start_body(), timeout_));
 }
 
 std::future<http::Outcome> EngineClient::send_update_weights(const Json& update_info) {
@@ -89,6 +93,7 @@ void EngineClient::check(const http::Outcome& outcome) const {
 
 EngineVersion EngineClient::weight_version() {
   EngineVersion version{address_.name(), false, ""};
+  if (!protocol_->tells_version()) return {address_.name(), true, recorded_version_};
   try {
     const http::Reply reply = client_.call(request("GET", "/weight_info", nullptr, control_timeout_));
     version.text =

@@ -1,14 +1,15 @@
-// The control routes of one engine, as bodies of vLLM's third wire generation (facts of the protocol: GET /version says
-// which an engine speaks). Every call blocks for at most its deadline and throws Error{process_failed} naming the
-// engine and the route.
+// The control routes of one engine. Every call blocks for at most its deadline and throws Error{process_failed} naming
+// the engine and the route.
 #pragma once
 
 #include <chrono>
 #include <future>
+#include <memory>
 #include <string>
 
 #include "base/json.hpp"
 #include "http/client.hpp"
+#include "weights/engine_protocol.hpp"
 #include "weights/version.hpp"
 
 namespace vime::weights {
@@ -16,17 +17,20 @@ namespace vime::weights {
 struct EngineAddress {
   int id = 0;
   std::string url;    // http://127.0.0.1:4711
-  std::string token;  // sent as x-vime-token; "" for servers that want none
+  std::string token;     // "" for servers that want none
+  std::string protocol;  // see protocol_named(): "" for vime's own
   std::string name() const { return "engine " + std::to_string(id); }
 };
 
 class EngineClient {
  public:
   // `client` outlives this. timeout: of the transfer calls; control_timeout: of all others.
+  // buffer_bytes: of the pushes, see protocol_named().
   EngineClient(http::Client& client, EngineAddress address, std::chrono::milliseconds timeout,
-               std::chrono::milliseconds control_timeout = std::chrono::seconds(60));
+               std::chrono::milliseconds control_timeout = std::chrono::seconds(60), uint64_t buffer_bytes = 0);
 
   const EngineAddress& address() const { return address_; }
+  const EngineProtocol& protocol() const { return *protocol_; }
 
   void pause(const std::string& mode, bool clear_cache);
   void resume();
@@ -46,7 +50,10 @@ class EngineClient {
   // Throws what the outcome means.
   void check(const http::Outcome& outcome) const;
 
-  EngineVersion weight_version();               // never throws: an unreadable version is a value
+  // Never throws: an unreadable version is a value. Of an engine that does not tell it is what was recorded last.
+  EngineVersion weight_version();
+  // After a push that went without an error: of an engine that cannot tell.
+  void record_version(int64_t version) { recorded_version_ = std::to_string(version); }
   std::map<std::string, uint64_t> checksums();  // of every parameter, over the whole engine
   int world_size();
 
@@ -61,6 +68,8 @@ class EngineClient {
   EngineAddress address_;
   std::chrono::milliseconds timeout_;
   std::chrono::milliseconds control_timeout_;
+  std::shared_ptr<const EngineProtocol> protocol_;
+  std::string recorded_version_ = "default";
 };
 
 // 16 hexadecimal digits; `what` names them in errors.

@@ -144,6 +144,11 @@ void NetworkPush::blame(const std::map<int, std::string>& missed) {
   }
 }
 
+std::future<http::Outcome> NetworkPush::send_update(Member& member, std::span<const Bucket> buckets) {
+  EngineClient& engine = member.session.engine();
+  return engine.send_update_weights(engine.protocol().network_update_info(buckets, sent_[member.id()]));
+}
+
 void NetworkPush::announce(const std::vector<Bucket>& buckets) {
   if (!source_->all_or_none() || buckets.empty()) return;
   // Nobody can be reached without all: whoever is missing already ends the push here, before the others wait.
@@ -155,7 +160,7 @@ void NetworkPush::announce(const std::vector<Bucket>& buckets) {
   }
   for (Member& member : members_) {
     member.session.attempt(
-        [&] { member.reply = member.session.engine().send_update_weights(sent_[member.id()].update_info(buckets)); });
+        [&] { member.reply = send_update(member, buckets); });
   }
 }
 
@@ -167,7 +172,7 @@ void NetworkPush::send(const Bucket& bucket, const std::byte* payload) {
   }
   for (Member& member : members_) {
     if (member.session.failed()) continue;
-    member.reply = member.session.engine().send_update_weights(sent_[member.id()].update_info({&bucket, 1}));
+    member.reply = send_update(member, {&bucket, 1});
   }
   const auto missed = source_->send(ranks_taking_part(), payload, bucket.bytes, abandoned());
   for (Member& member : members_) {

@@ -51,6 +51,7 @@ class NetworkPush {
   void init_members();
   std::vector<int> ranks_taking_part() const;
   std::function<bool(int)> abandoned();
+  std::future<http::Outcome> send_update(Member& member, std::span<const Bucket> buckets);
   void blame(const std::map<int, std::string>& missed);
 
   MakeNetworkSource make_source_;

@@ -17,9 +17,6 @@ class PushSession {
  public:
   PushSession(EngineClient& engine, int64_t version) : engine_(engine), version_(version) {}
 
-  void init(const Json& init_info) {
-    attempt([&] { engine_.init_weight_transfer(init_info); });
-  }
   void start() {
     attempt([&] { engine_.start_weight_update(); });
   }

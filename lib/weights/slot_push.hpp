@@ -27,10 +27,6 @@ class SlotGroup {
   virtual void barrier() = 0;
 };
 
-// How long the memory of a bucket keeps its contents: until the next bucket overwrites it (staging), or until the push
-// has been finished on all ranks (the weights' own arena).
-enum class Lifetime { bucket, push };
-
 struct SlotPushOptions {
   placement::Slot slot;
   int rank = 0;
@@ -40,6 +36,7 @@ struct SlotPushOptions {
   int64_t version = 0;
   bool init_needed = false;       // the engine has not been initialised in its lifetime
   std::string backend = "shm";    // what handles name: "shm" the host's memory, "ipc" a GPU's
+  Lifetime lifetime = Lifetime::bucket;  // of what send() is given
   SentManifests* sent = nullptr;  // what this engine has; outlives the push. Null: every update names all its tensors
 };
 
@@ -48,17 +45,16 @@ class SlotPush {
   explicit SlotPush(SlotPushOptions options);
 
   void start();
-  // Collective: every rank of the slot, with the same bucket and lifetime. This rank holds the tensors in
-  // [offset, offset + bytes) of the shared memory `handle`, each at its entry's offset from there. Workers keep every
-  // handle they have seen mapped, so the staging should be one arena for all pushes.
+  // Collective: every rank of the slot, with the same bucket. `place`: of this rank. Workers keep every handle they have
+  // seen mapped, so the staging should be one arena for all pushes.
   // With Lifetime::bucket no worker of the slot reads any rank's memory any more when this returns. One exception: an
   // engine that did not answer in time may still be reading; it has failed and never gets the version.
-  void send(const Bucket& bucket, const std::string& handle, uint64_t offset, uint64_t bytes, Lifetime lifetime);
+  void send(const Bucket& bucket, const SharedPlace& place);
   // The same in two steps, between which the engine reads and this rank may get the next bucket ready elsewhere.
   // Before begin() this rank's GPU has done everything that writes the memory: the engine's GPU work knows nothing of
   // this process's streams. The engine has done all its reading before it answers.
-  void begin(const Bucket& bucket, const std::string& handle, uint64_t offset, uint64_t bytes);
-  void complete(Lifetime lifetime);
+  void begin(const Bucket& bucket, const SharedPlace& place);
+  void complete();
   // The leader's result; nothing on other ranks.
   std::optional<EngineResult> finish();
 
