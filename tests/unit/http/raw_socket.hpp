@@ -56,6 +56,12 @@ class Connection {
     return received_;
   }
 
+  // Reads until `count` bytes have come; gives all that came since the last call.
+  std::string receive(std::size_t count) {
+    while (received_.size() < count) REQUIRE(receive_some());
+    return std::exchange(received_, "");
+  }
+
   // Reads until the peer closes.
   std::string receive_all() {
     while (receive_some()) {
