@@ -157,6 +157,7 @@ void PushingRanks::send(Rank& rank, weights::EngineClient& engine, int workers, 
     options.version = version;
     options.init_needed = init_needed;
     options.backend = on_gpus(options_.transport) ? "ipc" : "shm";
+    options.lifetime = rank.staged ? weights::Lifetime::bucket : weights::Lifetime::push;
     options.sent = &rank.sent;
     slot.emplace(std::move(options));
     slot->start();
@@ -168,7 +169,8 @@ void PushingRanks::send(Rank& rank, weights::EngineClient& engine, int workers, 
   if (rank.staged) {
     rank.staged->send(slot, network);
   } else {
-    channels::send_arena(*rank.arena, rank.placed, options_.chunk_bytes, slot, network);
+    channels::send_arena(*rank.arena, rank.placed, weights::arena_chunks(rank.placed, options_.chunk_bytes), slot,
+                         network);
   }
   // Over the network the bytes are out when the push is finished.
   std::vector<weights::EngineResult> results;
@@ -183,12 +185,12 @@ void PushingRanks::send(Rank& rank, weights::EngineClient& engine, int workers, 
 PushTimes PushingRanks::push(weights::EngineClient& engine, int workers, int64_t version, bool init_needed) {
   if (over_network(options_.transport) && !ranks_[0]->network) {
     const std::string token = random_token();
-    ranks_[0]->network =
-        options_.transport == Transport::tcp
-            ? std::make_unique<weights::NetworkPush>("127.0.0.1", token, options_.timeout)
-            : std::make_unique<weights::NetworkPush>([this, token](int world_size) {
-                return std::make_unique<channels::NcclSource>("127.0.0.1", token, world_size, options_.timeout);
-              });
+    ranks_[0]->network = options_.transport == Transport::tcp
+                             ? std::make_unique<weights::NetworkPush>("127.0.0.1", token, options_.timeout)
+                             : std::make_unique<weights::NetworkPush>([this, token](int world_size) {
+                                 return std::make_unique<channels::NcclSource>(
+                                     channels::own_meeting_place("127.0.0.1", token), world_size, options_.timeout);
+                               });
   }
   PushTimes times;
   const auto preparing = SteadyClock::now();

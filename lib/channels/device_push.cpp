@@ -5,8 +5,9 @@
 
 namespace vime::channels {
 
-void send_arena(const weights::Arena& arena, const std::vector<weights::PlacedTensor>& tensors, uint64_t chunk_bytes,
-                std::optional<weights::SlotPush>& slot, weights::NetworkPush* network) {
+void send_arena(const weights::Arena& arena, const std::vector<weights::PlacedTensor>& tensors,
+                std::vector<weights::ArenaChunk> messages, std::optional<weights::SlotPush>& slot,
+                weights::NetworkPush* network) {
   if (slot) {
     weights::Bucket all;
     all.entries.reserve(tensors.size());
@@ -16,7 +17,7 @@ void send_arena(const weights::Arena& arena, const std::vector<weights::PlacedTe
   if (network != nullptr) {
     std::vector<weights::Bucket> buckets;
     std::vector<uint64_t> begins;
-    for (weights::ArenaChunk& chunk : weights::arena_chunks(tensors, chunk_bytes)) {
+    for (weights::ArenaChunk& chunk : messages) {
       buckets.push_back(std::move(chunk.bucket));
       begins.push_back(chunk.begin);
     }

@@ -16,10 +16,11 @@
 namespace vime::channels {
 
 // Every tensor lies whole in the arena: the engine of the slot reads them there, all in one request, and the network
-// source sends stretches of at most chunk_bytes as they lie. `tensors`: all, in the arena's order. What wrote the arena
-// has been done, and nothing writes it before the push has been finished.
-void send_arena(const weights::Arena& arena, const std::vector<weights::PlacedTensor>& tensors, uint64_t chunk_bytes,
-                std::optional<weights::SlotPush>& slot, weights::NetworkPush* network);
+// source sends `messages` as they lie. `tensors`: all, in the arena's order. What wrote the arena has been done, and
+// nothing writes it before the push has been finished.
+void send_arena(const weights::Arena& arena, const std::vector<weights::PlacedTensor>& tensors,
+                std::vector<weights::ArenaChunk> messages, std::optional<weights::SlotPush>& slot,
+                weights::NetworkPush* network);
 
 // Buckets of whole tensors in two stagings by turns: while the engine reads one, the next bucket comes into the other.
 class StagedPush {

@@ -4,7 +4,10 @@
 #include <utility>
 
 #include "base/error.hpp"
+#include "base/hex.hpp"
 #include "base/log.hpp"
+#include "vllm/pickle.hpp"
+#include "vllm/store_server.hpp"
 
 namespace vime::channels {
 namespace {
@@ -12,11 +15,51 @@ namespace {
 constexpr uint64_t kWarmUpBytes = 4 << 20;
 
 // Every kind of operation that pushes use, once.
-void warm_up(gpu::Communicator& group, gpu::Stream stream) {
+void broadcast_once(gpu::Communicator& group, gpu::Stream stream) {
   const gpu::DeviceMemory memory(kWarmUpBytes);
   group.broadcast(memory.data(), memory.bytes(), 0, stream);
   group.wait(stream);
 }
+
+class OwnMeetingPlace final : public MeetingPlace {
+ public:
+  OwnMeetingPlace(std::string host, std::string token, std::string unique_id, int world_size)
+      : host_(std::move(host)),
+        token_(std::move(token)),
+        unique_id_(std::move(unique_id)),
+        ties_(host_, token_, world_size) {}
+  Json init_info() const override {
+    return {{"backend", "nccl"},
+            {"unique_id", unique_id_},
+            {"master_address", host_},
+            {"master_port", ties_.port()},
+            {"token", token_}};
+  }
+  void warm_up(gpu::Communicator& group, gpu::Stream stream) const override { broadcast_once(group, stream); }
+
+ private:
+  std::string host_, token_, unique_id_;
+  weights::TcpSource ties_;
+};
+
+class VllmMeetingPlace final : public MeetingPlace {
+ public:
+  VllmMeetingPlace(std::string host, const std::string& unique_id) : host_(std::move(host)), store_(host_) {
+    vllm::NcclUniqueId id{};
+    VIME_CHECK(parse_hex(unique_id, id.data(), id.size()), "the id of an NCCL communicator");
+    store_.set(vllm::kUniqueIdKey, vllm::unique_id_pickle(id));
+  }
+  Json init_info() const override { return {{"master_address", host_}, {"master_port", store_.port()}}; }
+  void warm_up(gpu::Communicator& group, gpu::Stream stream) const override {
+    const gpu::DeviceMemory number(sizeof(float));
+    group.all_reduce(number.data(), number.data(), 1, gpu::Scalar::f32, gpu::Reduction::sum, stream);
+    group.wait(stream);
+  }
+
+ private:
+  std::string host_;
+  vllm::StoreServer store_;
+};
 
 weights::TcpAddress address_of(const Json& init_info) {
   return {json_string(init_info, "master_address", "init_info"),
@@ -26,29 +69,31 @@ weights::TcpAddress address_of(const Json& init_info) {
 
 }  // namespace
 
-NcclSource::NcclSource(std::string host, std::string token, int world_size, std::chrono::milliseconds timeout)
-    : host_(std::move(host)),
-      token_(std::move(token)),
-      world_size_(world_size),
+MakeMeetingPlace own_meeting_place(std::string host, std::string token) {
+  return [host = std::move(host), token = std::move(token)](const std::string& unique_id, int world_size) {
+    return std::make_unique<OwnMeetingPlace>(host, token, unique_id, world_size);
+  };
+}
+
+MakeMeetingPlace vllm_meeting_place(std::string host) {
+  return [host = std::move(host)](const std::string& unique_id, int) {
+    return std::make_unique<VllmMeetingPlace>(host, unique_id);
+  };
+}
+
+NcclSource::NcclSource(const MakeMeetingPlace& make_place, int world_size, std::chrono::milliseconds timeout)
+    : world_size_(world_size),
       timeout_(timeout),
       unique_id_(gpu::Communicator::unique_id()),
-      ties_(std::make_unique<weights::TcpSource>(host_, token_, world_size)) {}
+      place_(make_place(unique_id_, world_size)) {}
 
 NcclSource::~NcclSource() = default;
-
-Json NcclSource::init_info() const {
-  return {{"backend", "nccl"},
-          {"unique_id", unique_id_},
-          {"master_address", host_},
-          {"master_port", ties_->port()},
-          {"token", token_}};
-}
 
 void NcclSource::give_up(const std::string& reason) {
   if (broken_) return;
   broken_ = true;
   if (group_) group_->leave(reason);
-  ties_.reset();  // the workers learn of it
+  place_.reset();  // vime's own workers learn of it
 }
 
 std::map<int, std::string> NcclSource::guarded(const std::vector<int>& ranks, const weights::Abandoned& abandoned,
@@ -79,7 +124,7 @@ void NcclSource::meet(const weights::Abandoned& abandoned) {
     gpu::CommunicatorOptions options{"weights", 0, world_size_, timeout_, {}};
     options.given_up = [this] { return given_up_ ? given_up_() : ""; };
     group_ = std::make_unique<gpu::Communicator>(std::move(options), unique_id_);
-    warm_up(*group_, stream_.get());
+    place_->warm_up(*group_, stream_.get());
   });
   if (!missed.empty()) throw Error(ErrorKind::process_failed, missed.begin()->second);
 }
@@ -105,7 +150,7 @@ NcclReceiver::NcclReceiver(const Json& init_info, const weights::NetworkPlace& p
   gpu::CommunicatorOptions options{"weights", place.rank, place.world_size, place.timeout, {}};
   options.given_up = [this] { return tie_.closed() ? std::string("the source has gone or given up") : ""; };
   group_ = std::make_unique<gpu::Communicator>(std::move(options), json_string(init_info, "unique_id", "init_info"));
-  warm_up(*group_, stream_.get());
+  broadcast_once(*group_, stream_.get());
 }
 
 void NcclReceiver::receive(const std::vector<weights::Bucket>& buckets, const weights::TakeBucket& take) {

@@ -135,8 +135,10 @@ void ShardGather::begin(std::size_t number, std::byte* place) {
 }
 
 void ShardGather::wait(std::size_t number) {
+  gpu::Communicator* const group = any_group();
+  if (group == nullptr) return copies_.synchronize();  // nobody else is in it
   // Every rank's own operations have deadlines in the groups; whichever group breaks, the others' do too.
-  any_group()->wait(ready_[number % 2]);
+  group->wait(ready_[number % 2]);
 }
 
 }  // namespace vime::channels

@@ -53,7 +53,7 @@ Json completion_body(const GenerateJob& job, const std::string& model) {
           {"skip_special_tokens", false}};
 }
 
-Generation parse_completion(const std::string& body, const std::string& what) {
+Generation parse_completion(const std::string& body, const std::string& what, bool tells_spans) {
   const Json choice = only_choice(body, what);
   Generation generation;
   generation.tokens = json_ints(choice, "token_ids", what);
@@ -66,6 +66,7 @@ Generation parse_completion(const std::string& body, const std::string& what) {
                                                std::to_string(generation.logprobs.size()) + " log-probs");
   }
   generation.finish_reason = json_string(choice, "finish_reason", what);
+  if (!tells_spans) return generation;
   const Json& spans = json_member(choice, "weight_versions", what);
   if (!spans.empty()) {
     generation.version_first = weights::parse_version(json_string(spans.front(), "version", what), what);
@@ -148,15 +149,23 @@ std::vector<Generation> Fleet::generate(const std::vector<GenerateJob>& jobs,
   const auto engine_of = [this](size_t job) -> weights::EngineClient& { return *engines_[job % engines_.size()]; };
   const auto name_of = [&](size_t job) { return jobs[job].name + " on " + engine_of(job).address().name(); };
   std::vector<http::Request> requests;
+  std::vector<int64_t> sent_on;  // the engine's version then
   for (size_t i = 0; i < jobs.size(); ++i) {
-    requests.push_back(engine_of(i).request("POST", "/v1/completions", completion_body(jobs[i], options_.served_model),
-                                            options_.request_timeout));
+    sent_on.push_back(engine_of(i).recorded_version());
+    requests.push_back(engine_of(i).request(
+        "POST", "/v1/completions", completion_body(jobs[i], engine_of(i).address().model), options_.request_timeout));
     requests.back().what = name_of(i);
   }
   std::vector<Generation> results(jobs.size());
   const auto take = [&](size_t job, const http::Reply& reply) {
-    results[job] = parse_completion(reply.body, name_of(job));
-    results[job].engine = engine_of(job).address().name();
+    const weights::EngineClient& engine = engine_of(job);
+    const bool tells_spans = engine.protocol().tells_spans();
+    results[job] = parse_completion(reply.body, name_of(job), tells_spans);
+    if (!tells_spans) {
+      results[job].version_first = sent_on[job];
+      results[job].version_last = engine.recorded_version();
+    }
+    results[job].engine = engine.address().name();
     finished(job, results[job]);
   };
   call_all(std::move(requests), take, meanwhile);
@@ -172,7 +181,7 @@ std::vector<std::vector<double>> Fleet::prompt_logprobs(int engine,
   std::vector<http::Request> requests;
   for (size_t i = 0; i < sequences.size(); ++i) {
     requests.push_back(asked.request("POST", "/v1/completions",
-                                     prompt_logprobs_body(sequences[i], options_.served_model),
+                                     prompt_logprobs_body(sequences[i], asked.address().model),
                                      options_.request_timeout));
     requests.back().what = name_of(i);
   }

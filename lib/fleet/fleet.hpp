@@ -33,7 +33,8 @@ struct Generation {
   std::vector<int64_t> tokens;
   std::vector<double> logprobs;  // [tokens]
   std::string finish_reason;     // "stop", "length", "abort"
-  int64_t version_first = 0;     // weight version when it began and when it ended
+  // Weight version when it began and when it ended: what the engine says, or else what it was pushed last.
+  int64_t version_first = 0;
   int64_t version_last = 0;
   std::string engine;
 };
@@ -41,7 +42,6 @@ struct Generation {
 struct FleetOptions {
   std::chrono::milliseconds transfer_timeout;
   std::chrono::milliseconds request_timeout;
-  std::string served_model;  // "model" of the requests
 };
 
 class Fleet {
@@ -85,7 +85,8 @@ class Fleet {
 // The body of POST /v1/completions for a job, and what its reply says. Sampling fields are all sent: an engine's own
 // defaults never apply.
 Json completion_body(const GenerateJob& job, const std::string& model);
-Generation parse_completion(const std::string& body, const std::string& what);
+// tells_spans: the reply says which versions computed the tokens; the versions are left at 0 otherwise.
+Generation parse_completion(const std::string& body, const std::string& what, bool tells_spans = true);
 
 // The same for the log-probs of a sequence's own tokens.
 Json prompt_logprobs_body(const std::vector<int64_t>& sequence, const std::string& model);

@@ -6,6 +6,7 @@
 #include <string_view>
 #include <utility>
 
+#include "arch/parameters.hpp"
 #include "base/error.hpp"
 #include "base/fingerprint.hpp"
 #include "base/log.hpp"
@@ -13,6 +14,7 @@
 #include "base/strings.hpp"
 #include "loop/evaluation.hpp"
 #include "loop/train_figures.hpp"
+#include "spec/placement_request.hpp"
 
 namespace vime::loop {
 namespace {
@@ -22,6 +24,21 @@ namespace {
 weights::VersionLedger ledger_of(const std::optional<Checkpoint>& from) {
   return from ? weights::VersionLedger(from->state.weight_version, from->state.weight_version)
               : weights::VersionLedger();
+}
+
+PushOptions push_options(const Prepared& prepared, const RunDirectory& directory) {
+  const spec::ExperimentSpec& spec = prepared.spec;
+  PushOptions options;
+  options.compare_contents = options.probe_always = spec.ci_test;
+  options.probe = {prepared.run_id, directory.root(), prepared.config.vocab_size, prepared.plan.layout.dp,
+                   spec.ci.logprob_gap_tolerance};
+  for (const placement::Engine& engine : prepared.plan.engines) {
+    options.from_disk.push_back(spec::route_of(spec, engine) == spec::Route::disk);
+  }
+  options.disk_dir = spec.weight_sync.disk_dir ? fs::path(*spec.weight_sync.disk_dir) : directory.root() / "weights";
+  options.weights_bytes =
+      arch::arena_layout(prepared.config, tensor::parse_dtype_name(spec.trainer.dtype), 0, 1).total_bytes;
+  return options;
 }
 
 // NaN for what is absent, and for null, which stands for a number that is not finite.
@@ -91,7 +108,7 @@ Experiment::Experiment(Prepared& prepared, const RunDirectory& directory, Proces
       metrics_(metrics),
       progress_(progress),
       identity_(identity_of(prepared)),
-      push_(processes.fleet(), processes.trainers(), ledger_of(from), spec_.ci_test),
+      push_(processes.fleet(), processes.trainers(), ledger_of(from), push_options(prepared, directory)),
       turns_(spec_.offload, processes.fleet(), processes.trainers()),
       rollouts_(prepared, directory, processes) {
   if (from) state_ = from->state;
@@ -197,6 +214,7 @@ void Experiment::push_weights() {
   turns_.for_push();
   const PushReport report = push_.run();
   turns_.for_generation();
+  push_.check_engines();
   line_["weights/version"] = report.version;
   line_["perf/update_weights_pause_time"] = report.pause_s;
   line_["perf/update_weights_prepare_time"] = report.prepare_s;

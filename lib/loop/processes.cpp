@@ -6,6 +6,7 @@
 
 #include "base/random.hpp"
 #include "fleet/launch.hpp"
+#include "loop/vllm_servers.hpp"
 
 namespace vime::loop {
 namespace {
@@ -49,13 +50,21 @@ Processes::Processes(const Prepared& prepared, const RunDirectory& directory, co
     for (const placement::TrainerRank& rank : prepared.plan.ranks)
       trainer_roles.push_back(fleet::trainer_role(rank.rank));
   }
-  if (prepared.parts.engines) {
+  const bool embedded = spec.engine.backend == "embedded";
+  std::vector<uint16_t> ports;  // of vLLM servers
+  if (prepared.parts.engines && embedded) {
     start_engines(prepared, directory, vime_binary);
     for (const placement::Engine& engine : prepared.plan.engines) engine_roles.push_back(fleet::engine_role(engine.id));
+  } else if (prepared.parts.engines && spec.engine.backend == "vllm") {
+    ports = free_ports(prepared.plan.engines.size());
+    for (const fleet::VllmLaunch& launch : vllm_launches(prepared, directory.model(), directory.logs(), ports)) {
+      supervisor_.start(fleet::vllm_command(launch));
+    }
   }
   std::vector<std::string> roles = trainer_roles;
   roles.insert(roles.end(), engine_roles.begin(), engine_roles.end());
-  const std::map<std::string, Json> infos = supervisor_.wait_ready(roles, Deadline(spec.engine.startup_timeout));
+  const std::map<std::string, Json> infos =
+      supervisor_.wait_ready(roles, Deadline(spec.engine.startup_timeout));
 
   std::vector<std::string> urls;
   for (const std::string& role : trainer_roles) urls.push_back(loopback_url(infos.at(role), role));
@@ -67,11 +76,16 @@ Processes::Processes(const Prepared& prepared, const RunDirectory& directory, co
   }
   std::vector<weights::EngineAddress> addresses;
   for (size_t i = 0; i < engine_roles.size(); ++i) {
-    addresses.push_back({static_cast<int>(i), loopback_url(infos.at(engine_roles[i]), engine_roles[i]), token_});
+    addresses.push_back({static_cast<int>(i), loopback_url(infos.at(engine_roles[i]), engine_roles[i]), token_, "",
+                         directory.model().string()});
   }
-  fleet_ = std::make_unique<fleet::Fleet>(
-      client_, supervisor_, addresses,
-      fleet::FleetOptions{spec.weight_sync.timeout, spec.engine.request_timeout, directory.model().string()});
+  if (prepared.parts.engines && !embedded) {
+    addresses = vllm_addresses(prepared, ports);
+    wait_until_serving(prepared, supervisor_, client_, addresses, directory.logs());
+    meet_servers(prepared, client_, addresses);
+  }
+  fleet_ = std::make_unique<fleet::Fleet>(client_, supervisor_, addresses,
+                                          fleet::FleetOptions{spec.weight_sync.timeout, spec.engine.request_timeout});
   if (!prepared.parts.engines) return;
   rewards_ = std::make_unique<reward::Rewards>(
       reward_options(spec, directory.logs()),

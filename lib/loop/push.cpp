@@ -1,17 +1,34 @@
 #include "loop/push.hpp"
 
 #include <algorithm>
+#include <future>
 #include <map>
 #include <string>
+#include <utility>
 
 #include "base/error.hpp"
 #include "base/strings.hpp"
 
 namespace vime::loop {
-namespace {
+WeightPush::WeightPush(fleet::Fleet& fleet, TrainerGroup& trainers, weights::VersionLedger ledger, PushOptions options)
+    : fleet_(fleet),
+      trainers_(trainers),
+      ledger_(ledger),
+      options_(std::move(options)),
+      folders_(any_folders() ? options_.disk_dir : fs::path()),
+      probe_(fleet, trainers, options_.probe) {}
 
-// Every engine must be in exactly one rank's results, without an error.
-void require_all_engines(const std::vector<Json>& replies, int engines) {
+bool WeightPush::takes_folder(int engine) const {
+  return !options_.from_disk.empty() && options_.from_disk.at(static_cast<size_t>(engine));
+}
+
+bool WeightPush::any_folders() const {
+  return std::find(options_.from_disk.begin(), options_.from_disk.end(), true) != options_.from_disk.end();
+}
+
+// Every engine that loads from no folder must be in exactly one rank's results, without an error.
+void WeightPush::require_all_engines(const std::vector<Json>& replies) const {
+  const int engines = fleet_.size();
   std::vector<int> seen(static_cast<size_t>(engines), 0);
   std::vector<std::string> problems;
   for (size_t rank = 0; rank < replies.size(); ++rank) {
@@ -26,19 +43,35 @@ void require_all_engines(const std::vector<Json>& replies, int engines) {
   }
   for (int engine = 0; engine < engines; ++engine) {
     const int times = seen[static_cast<size_t>(engine)];
-    if (times != 1) {
+    const int expected = takes_folder(engine) ? 0 : 1;
+    if (times != expected) {
       problems.push_back("engine " + std::to_string(engine) + " was pushed by " + std::to_string(times) +
-                         " ranks, expected one");
+                         " ranks, expected " + (expected == 1 ? "one" : "none"));
     }
   }
   if (!problems.empty()) throw Error(ErrorKind::process_failed, join(problems, "\n"));
 }
 
-}  // namespace
-
-WeightPush::WeightPush(fleet::Fleet& fleet, TrainerGroup& trainers, weights::VersionLedger ledger,
-                       bool compare_contents)
-    : fleet_(fleet), trainers_(trainers), ledger_(ledger), compare_contents_(compare_contents) {}
+// At the same time, since each reads the whole model. An engine that failed in the middle holds nothing that could be
+// used: the error ends the run, and it stays paused.
+void WeightPush::load_from(const fs::path& folder, int64_t version) {
+  std::vector<std::pair<int, std::future<http::Outcome>>> loading;
+  for (int id = 0; id < fleet_.size(); ++id) {
+    if (!takes_folder(id)) continue;
+    fleet_.engine(id).prepare_reload(!initialised_.contains(id));
+    loading.emplace_back(id, fleet_.engine(id).send_reload_weights(folder.string()));
+  }
+  std::vector<std::string> problems;
+  for (auto& [id, reply] : loading) {
+    try {
+      fleet_.engine(id).check(reply.get());
+      fleet_.engine(id).publish_version(version);
+    } catch (const Error& error) {
+      problems.push_back(error.message());
+    }
+  }
+  if (!problems.empty()) throw Error(ErrorKind::process_failed, join(problems, "\n"));
+}
 
 PushReport WeightPush::run() {
   PushReport report;
@@ -46,29 +79,63 @@ PushReport WeightPush::run() {
   Json engines = Json::array();
   for (int id = 0; id < fleet_.size(); ++id) {
     const weights::EngineAddress& address = fleet_.engine(id).address();
-    engines.push_back(
-        {{"id", id}, {"url", address.url}, {"token", address.token}, {"init", !initialised_.contains(id)}});
+    engines.push_back({{"id", id},
+                       {"url", address.url},
+                       {"token", address.token},
+                       {"protocol", address.protocol},
+                       {"init", !initialised_.contains(id)}});
+  }
+  const auto preparing = SteadyClock::now();
+  trainer_asked_ = probe_is_due();
+  if (trainer_asked_) probe_.ask_trainer();
+  fs::path folder;
+  if (any_folders()) {
+    trainers_.call_all("/write_model", {{"folder", folders_.begin(report.version, options_.weights_bytes).string()}});
+    folder = folders_.publish(report.version);
+    report.prepare_s = seconds_since(preparing);
   }
   trainers_.call_all("/prepare_push", Json::object());
   const auto start = SteadyClock::now();
   fleet_.pause_all();
   const std::vector<Json> replies = trainers_.call_all(
-      "/push", {{"version", report.version}, {"engines", engines}, {"checksums", compare_contents_}});
-  require_all_engines(replies, fleet_.size());
+      "/push", {{"version", report.version}, {"engines", engines}, {"checksums", options_.compare_contents}});
+  require_all_engines(replies);
+  if (any_folders()) load_from(folder, report.version);
   for (int id = 0; id < fleet_.size(); ++id) initialised_.insert(id);
+  for (int id = 0; id < fleet_.size(); ++id) fleet_.engine(id).record_version(report.version);
 
   const std::vector<std::string> problems = weights::version_problems(report.version, fleet_.versions());
   if (!problems.empty()) throw Error(ErrorKind::check_failed, join(problems, "\n"));
-  if (compare_contents_) compare(replies);
+  if (options_.compare_contents) compare(replies);
   ledger_.commit(report.version);
   fleet_.resume_all();
   report.pause_s = seconds_since(start);
+  double slowest = 0.0;
   for (size_t rank = 0; rank < replies.size(); ++rank) {
     const std::string what = "trainer rank " + std::to_string(rank) + ": /push";
-    report.prepare_s = std::max(report.prepare_s, json_number(replies[rank], "prepare_s", what));
+    slowest = std::max(slowest, json_number(replies[rank], "prepare_s", what));
     report.extra_bytes += static_cast<uint64_t>(json_int(replies[rank], "extra_bytes", what));
   }
+  report.prepare_s += slowest;
   return report;
+}
+
+bool WeightPush::probe_is_due() const {
+  if (!options_.probe_always && probed_) return false;
+  for (int id = 0; id < fleet_.size(); ++id) {
+    if (!fleet_.engine(id).protocol().tells_checksums()) return true;
+  }
+  return false;
+}
+
+void WeightPush::check_engines() {
+  if (!trainer_asked_) return;
+  const std::vector<std::string> problems = probe_.ask_engines();
+  if (!problems.empty()) {
+    throw Error(ErrorKind::check_failed,
+                "contents of version " + std::to_string(ledger_.committed()) + ": " + join(problems, "\n"));
+  }
+  probed_ = true;
 }
 
 // What the ranks of one replica hold adds up to the whole model; replicas, and the copies of a part that ranks of one
@@ -98,6 +165,7 @@ void WeightPush::compare(const std::vector<Json>& replies) {
     hold("trainer (" + replica + (copy > 0 ? ", copy " + std::to_string(copy) + ")" : ")"), sums, copy == 0);
   }
   for (int id = 0; id < fleet_.size(); ++id) {
+    if (!fleet_.engine(id).protocol().tells_checksums()) continue;
     hold("engine " + std::to_string(id), fleet_.engine(id).checksums(), true);
   }
   if (!problems.empty()) {

@@ -7,10 +7,24 @@
 #include <vector>
 
 #include "fleet/fleet.hpp"
+#include "loop/logprob_probe.hpp"
 #include "loop/trainer_group.hpp"
+#include "loop/weight_folders.hpp"
 #include "weights/version.hpp"
 
 namespace vime::loop {
+
+struct PushOptions {
+  // Engines that tell checksums of what they hold are held to the trainer's after every push.
+  bool compare_contents = false;
+  // Engines that do not are asked for log-probs: after the first push always, after every push when this is set.
+  bool probe_always = false;
+  ProbeOptions probe;
+  // By engine: its weights are written to a folder and loaded from there. Empty: none.
+  std::vector<bool> from_disk;
+  fs::path disk_dir;           // see WeightFolders
+  uint64_t weights_bytes = 0;  // of the model in a folder
+};
 
 struct PushReport {
   int64_t version = 0;
@@ -21,21 +35,32 @@ struct PushReport {
 
 class WeightPush {
  public:
-  WeightPush(fleet::Fleet& fleet, TrainerGroup& trainers, weights::VersionLedger ledger, bool compare_contents);
+  WeightPush(fleet::Fleet& fleet, TrainerGroup& trainers, weights::VersionLedger ledger, PushOptions options);
 
   // Error{process_failed} when an engine failed during the transfer, Error{check_failed} when one is on another version
   // or holds other bytes than the trainer. Engines stay paused then: what they hold is not known.
   PushReport run();
+  // When the engines generate again: Error{check_failed} when one does not compute with the weights that it was pushed.
+  void check_engines();
   int64_t committed() const { return ledger_.committed(); }
 
  private:
+  bool takes_folder(int engine) const;
+  bool any_folders() const;
+  void load_from(const fs::path& folder, int64_t version);
+  void require_all_engines(const std::vector<Json>& replies) const;
   void compare(const std::vector<Json>& replies);
+  bool probe_is_due() const;
 
   fleet::Fleet& fleet_;
   TrainerGroup& trainers_;
   weights::VersionLedger ledger_;
-  bool compare_contents_;
-  std::set<int> initialised_;  // engines whose transfer channel exists
+  PushOptions options_;
+  WeightFolders folders_;
+  LogprobProbe probe_;
+  bool probed_ = false;         // at least once
+  bool trainer_asked_ = false;  // for the push that was last
+  std::set<int> initialised_;   // engines whose transfer channel exists
 };
 
 }  // namespace vime::loop

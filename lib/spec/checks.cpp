@@ -54,11 +54,16 @@ void check_placement(const ExperimentSpec& spec, Problems& problems) {
 void check_transport(const ExperimentSpec& spec, Problems& problems) {
   const std::string& transport = spec.weight_sync.transport;
   if (!placement_keys_sound(problems) || !problems.sound({"weight_sync.transport"}) || transport == "auto") return;
+  if (transport == "disk") return;
   const bool gpus = spec.placement.device == "cuda";
+  if (spec.engine.backend != "embedded" && (transport == "shm" || transport == "tcp")) {
+    return problems.add_at("weight_sync.transport", "transport " + transport + " does not reach vLLM servers; use " +
+                                                        (gpus ? "auto, cuda_ipc, nccl or disk" : "auto or disk"));
+  }
   if (gpus != (transport == "cuda_ipc" || transport == "nccl")) {
     return problems.add_at("weight_sync.transport", "transport " + transport + " does not go with placement.device " +
                                                         spec.placement.device + "; use auto" +
-                                                        (gpus ? ", cuda_ipc or nccl" : ", shm or tcp"));
+                                                        (gpus ? ", cuda_ipc, nccl or disk" : ", shm, tcp or disk"));
   }
   const placement::Plan plan = placement::make_plan(placement_request(spec, ""));
   const std::string of_engines = " of " + text(static_cast<int64_t>(plan.engines.size())) + " engines ";
@@ -129,6 +134,7 @@ void check_lengths(const ExperimentSpec& spec, Problems& problems) {
 
 void derive_values(ExperimentSpec& spec, const Problems& problems, const devices::Inventory& machine) {
   derive_machine(spec, problems, machine);
+  derive_engine(spec, problems);
   derive_batches(spec, problems);
   derive_training(spec, problems);
   derive_reward(spec.reward, problems);
@@ -142,6 +148,7 @@ void check_spec(const ExperimentSpec& spec, Problems& problems, const devices::I
   check_name(spec, problems);
   const std::optional<arch::ModelConfig> model = check_model(spec, problems);
   check_machine(spec, problems, machine);
+  check_engine(spec, problems);
   check_placement(spec, problems);
   check_layout(spec, model, problems);
   check_transport(spec, problems);

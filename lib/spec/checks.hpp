@@ -21,6 +21,10 @@ void check_spec(const ExperimentSpec& spec, Problems& problems, const devices::I
 void derive_machine(ExperimentSpec& spec, const Problems& problems, const devices::Inventory& machine);
 void check_machine(const ExperimentSpec& spec, Problems& problems, const devices::Inventory& machine);
 
+// engine_checks.cpp: which engines, and what each kind needs.
+void derive_engine(ExperimentSpec& spec, const Problems& problems);
+void check_engine(const ExperimentSpec& spec, Problems& problems);
+
 // batch_checks.cpp: the samples of a rollout are cut evenly into steps, and steps into data-parallel ranks.
 void derive_batches(ExperimentSpec& spec, const Problems& problems);
 void check_batches(const ExperimentSpec& spec, Problems& problems);

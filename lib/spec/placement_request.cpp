@@ -23,12 +23,14 @@ placement::Request placement_request(const ExperimentSpec& spec, const std::stri
 std::string transport_of(const ExperimentSpec& spec, const placement::Engine& engine) {
   if (spec.weight_sync.transport != "auto") return spec.weight_sync.transport;
   if (spec.placement.device == "cuda") return engine.colocated ? "cuda_ipc" : "nccl";
+  if (spec.engine.backend != "embedded") return "disk";  // vLLM knows no other way without GPUs
   return engine.colocated ? "shm" : "tcp";
 }
 
-bool goes_over_network(const ExperimentSpec& spec, const placement::Engine& engine) {
+Route route_of(const ExperimentSpec& spec, const placement::Engine& engine) {
   const std::string transport = transport_of(spec, engine);
-  return transport == "tcp" || transport == "nccl";
+  if (transport == "disk") return Route::disk;
+  return transport == "tcp" || transport == "nccl" ? Route::network : Route::memory;
 }
 
 }  // namespace vime::spec

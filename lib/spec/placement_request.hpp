@@ -12,9 +12,10 @@ namespace vime::spec {
 // The spec's section "placement" and the trainer's layout. The run id decides the UUIDs of CPU devices.
 placement::Request placement_request(const ExperimentSpec& spec, const std::string& run_id);
 
-// How weights reach this engine: "shm", "tcp", "cuda_ipc" or "nccl".
+// How weights reach this engine: "shm", "tcp", "cuda_ipc", "nccl" or "disk".
 std::string transport_of(const ExperimentSpec& spec, const placement::Engine& engine);
-// Whether that is from the one network source, colocated or not.
-bool goes_over_network(const ExperimentSpec& spec, const placement::Engine& engine);
+// From the memory of the ranks beside it, from the one network source (colocated or not), or from a folder.
+enum class Route { memory, network, disk };
+Route route_of(const ExperimentSpec& spec, const placement::Engine& engine);
 
 }  // namespace vime::spec

@@ -136,12 +136,18 @@ struct Engine {
   std::string logprobs_mode = "processed_logprobs";
   milliseconds startup_timeout{120000};
   milliseconds request_timeout{600000};
+  std::vector<std::string> vllm_command = {"vllm", "serve"};
+  std::vector<std::string> vllm_args;
+  std::vector<std::string> env;
+  std::vector<std::string> urls;
+  std::optional<std::string> api_key_env;
   bool operator==(const Engine&) const = default;
 };
 
 struct WeightSync {
   std::string transport = "auto";
   Bytes update_weight_buffer_size{512ull << 20};
+  std::optional<std::string> disk_dir;
   milliseconds timeout{900000};
   bool operator==(const WeightSync&) const = default;
 };

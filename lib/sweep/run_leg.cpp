@@ -27,8 +27,8 @@ class LegRun {
         prepared_, directory_, task.vime_binary,
         [this](const std::string& kind, const Json& fields) { events_.write(kind, fields); },
         proc::AgentOptions{.preload = true});  // many short-lived processes: LibTorch is loaded once a leg
-    push_ =
-        std::make_unique<loop::WeightPush>(processes_->fleet(), processes_->trainers(), weights::VersionLedger(), true);
+    push_ = std::make_unique<loop::WeightPush>(processes_->fleet(), processes_->trainers(), weights::VersionLedger(),
+                                               loop::PushOptions{.compare_contents = true});
   }
 
   StepRecord train(size_t step) {

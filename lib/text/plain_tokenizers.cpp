@@ -4,6 +4,7 @@
 
 #include "base/error.hpp"
 #include "base/strings.hpp"
+#include "text/byte_level.hpp"
 #include "text/utf8.hpp"
 
 namespace vime::text {
@@ -24,6 +25,35 @@ std::string shown(std::string_view character) {
     return "\"" + std::string(character) + "\"";
   }
   return "byte 0x" + hex(first).substr(14);
+}
+
+constexpr const char* kPadToken = "<|pad|>";
+constexpr const char* kEosToken = "<|eos|>";
+
+Json added_token(int64_t id, const char* content) {
+  return {{"id", id},        {"content", content},  {"single_word", false}, {"lstrip", false},
+          {"rstrip", false}, {"normalized", false}, {"special", true}};
+}
+
+// Hugging Face's files. model, pre_tokenizer, decoder: sections of tokenizer.json.
+void write_hugging_face(const fs::path& model_dir, const Tokenizer& tokenizer, const Json& model,
+                        const Json& pre_tokenizer, const Json& decoder) {
+  const Json json = {
+      {"version", "1.0"},
+      {"truncation", nullptr},
+      {"padding", nullptr},
+      {"added_tokens", {added_token(tokenizer.pad_id(), kPadToken), added_token(tokenizer.eos_id(), kEosToken)}},
+      {"normalizer", nullptr},
+      {"pre_tokenizer", pre_tokenizer},
+      {"post_processor", nullptr},
+      {"decoder", decoder},
+      {"model", model}};
+  write_file_atomic(model_dir / "tokenizer.json", json.dump(2) + "\n");
+  const Json config = {{"tokenizer_class", "PreTrainedTokenizerFast"},
+                       {"pad_token", kPadToken},
+                       {"eos_token", kEosToken},
+                       {"clean_up_tokenization_spaces", false}};
+  write_file_atomic(model_dir / "tokenizer_config.json", config.dump(2) + "\n");
 }
 
 // Aside, fsynced, renamed.
@@ -94,6 +124,13 @@ std::string CharTokenizer::decode_ids(std::span<const int64_t> ids, bool) const 
 
 void CharTokenizer::save(const fs::path& model_dir) const {
   write(model_dir, {{"type", "char"}, {"alphabet", table_->alphabet}, {"pad_id", pad_id()}, {"eos_id", eos_id()}});
+  Json vocabulary = {{kPadToken, pad_id()}, {kEosToken, eos_id()}};
+  for (const auto& [character, id] : table_->ids) vocabulary[character] = id;
+  // What is no character of the alphabet is refused here; there it becomes padding.
+  write_hugging_face(
+      model_dir, *this, {{"type", "WordLevel"}, {"vocab", vocabulary}, {"unk_token", kPadToken}},
+      {{"type", "Split"}, {"pattern", {{"Regex", R"([\s\S])"}}}, {"behavior", "Isolated"}, {"invert", false}},
+      {{"type", "Fuse"}});
 }
 
 std::vector<int64_t> ByteTokenizer::encode_text(std::string_view text, bool) const {
@@ -114,6 +151,25 @@ std::string ByteTokenizer::decode_ids(std::span<const int64_t> ids, bool) const 
 
 void ByteTokenizer::save(const fs::path& model_dir) const {
   write(model_dir, {{"type", "byte"}, {"pad_id", pad_id()}, {"eos_id", eos_id()}});
+  Json vocabulary = {{kPadToken, pad_id()}, {kEosToken, eos_id()}};
+  for (int byte = 0; byte < 256; ++byte) {
+    std::string character;
+    append_byte_level(std::string(1, static_cast<char>(byte)), character);
+    vocabulary[character] = byte;
+  }
+  const Json byte_level = {
+      {"type", "ByteLevel"}, {"add_prefix_space", false}, {"trim_offsets", true}, {"use_regex", false}};
+  write_hugging_face(model_dir, *this,
+                     {{"type", "BPE"},
+                      {"dropout", nullptr},
+                      {"unk_token", nullptr},
+                      {"continuing_subword_prefix", nullptr},
+                      {"end_of_word_suffix", nullptr},
+                      {"fuse_unk", false},
+                      {"byte_fallback", false},
+                      {"vocab", vocabulary},
+                      {"merges", Json::array()}},
+                     byte_level, byte_level);
 }
 
 std::shared_ptr<const Tokenizer> load_plain_tokenizer(const fs::path& model_dir) {

@@ -1,4 +1,6 @@
 // Tokenizers without a learned vocabulary: one token per character or per byte. Immutable; any thread.
+// save() writes vime_tokenizer.json, and the same as Hugging Face's tokenizer.json and tokenizer_config.json, so that
+// transformers and vLLM can use the model folder; of the three, vime reads its own.
 #pragma once
 
 #include <memory>

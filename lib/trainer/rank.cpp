@@ -116,7 +116,8 @@ void TrainerRank::setup(const std::string& meeting_host, uint16_t meeting_port) 
   // Slots do not overlap, so that one call makes the groups of all.
   std::optional<placement::Slot> own;
   for (const placement::Slot& slot : options_.plan.slots) {
-    if (!options_.over_network[static_cast<size_t>(slot.engine)] && slot.contains(options_.rank)) own = slot;
+    if (options_.routes[static_cast<size_t>(slot.engine)] == spec::Route::memory && slot.contains(options_.rank))
+      own = slot;
   }
   groups_.slot = join_slot(own);
   if (own) slot_ = std::make_unique<RankSlotGroup>(*own, groups_.slot);
@@ -161,6 +162,17 @@ std::vector<StepFigures> TrainerRank::train(const std::string& batch_path, const
   for (const rollout::StepSchedule& step : steps) figures.push_back(train_step(view, step, fixed));
   if (!dump.empty()) write_dump(dump, before, policy_->logprobs(*decoder_, view, mine));
   return figures;
+}
+
+std::vector<double> TrainerRank::logprobs(const std::string& batch_path) {
+  const rollout::TrainBatch batch = rollout::read_train_batch(batch_path, options_.run_id);
+  rollout::ScheduleOptions one_step = schedule_options(batch.samples());
+  one_step.steps = 1;
+  const std::vector<rollout::StepSchedule> steps = rollout::schedule_micro_batches(batch.lengths, one_step);
+  PolicyOptions plain = options_.policy;
+  plain.temperature = 1.0;
+  const PolicyStep step(plain, groups_.context_parallel(), groups_.pipeline());
+  return step.logprobs(*decoder_, BatchView(batch), steps.at(0).ranks[static_cast<size_t>(place().dp_rank)]);
 }
 
 StepFigures TrainerRank::train_step(const BatchView& view, const rollout::StepSchedule& step,

@@ -17,6 +17,7 @@
 #include "http/client.hpp"
 #include "model/decoder.hpp"
 #include "placement/placement.hpp"
+#include "spec/placement_request.hpp"
 #include "trainer/layout_groups.hpp"
 #include "trainer/optimizer.hpp"
 #include "trainer/policy_step.hpp"
@@ -34,7 +35,8 @@ struct RankOptions {
   std::string token;
   int rank = 0;
   placement::Plan plan;
-  std::vector<bool> over_network;            // by engine: its weights travel over the network, colocated or not
+  std::vector<spec::Route> routes;           // by engine: how its weights travel
+  bool vllm_engines = false;                 // buckets are cut as vLLM cuts them
   std::string device = "cpu";                // or "cuda": the plan says which
   tensor::DType dtype = tensor::DType::f32;  // of weights and arithmetic; gradients and optimizer state are float32
   model::Recompute recompute = model::Recompute::none;
@@ -99,6 +101,9 @@ class TrainerRank {
   //   grad.<HF name>, weight.<HF name>   float32, this rank's shard: summed gradient before clipping, weight afterwards
   //   logprobs, logprobs_after           float64 [response tokens], before and after the step, NaN where others know
   std::vector<StepFigures> train(const std::string& batch_path, const std::string& dump);
+  // Log-probs (natural) of the batch's response tokens under the present weights, without a temperature: [response
+  // tokens], NaN where other ranks know them. Every data-parallel rank has at least one sample.
+  std::vector<double> logprobs(const std::string& batch_path);
   // Brings what can be brought together before the engines are paused, for the push that comes next; the weights do not
   // change between the two. Seconds that it took: 0 where engines read the arena itself, and on the CPU, where the
   // first bucket has nowhere to be but in the staging that the push goes through anyway. May be left out.
@@ -110,13 +115,16 @@ class TrainerRank {
   // For a rank that cannot go on after an exception: the others' waits end at once. Not collective.
   void leave(const std::string& reason) { groups_.leave(reason); }
   bool left_by_others() const { return groups_.broken(); }
+  // Writes the weights and their configuration into the folder: of a Hugging Face model, without a tokenizer. Rank 0
+  // writes.
+  void write_model(const std::string& folder);
   // Writes <dir>/model (a Hugging Face directory) and <dir>/trainer (optimizer state, checksums): whole tensors, so
   // that any layout can go on from them. Rank 0 writes.
   void save(const std::string& dir);
   uint64_t checkpoint_bytes() const;  // that save() will take on the disk, but for small files. Not collective.
   // Gives the device's memory of optimizer state and gradients, and what LibTorch keeps for itself, to whoever shares
-  // the GPU; the weights stay, for pushes and engines. Then the way back. Between the two only push() and checksums()
-  // may be called. On the CPU nothing happens. Not collective.
+  // the GPU; the weights stay, for pushes and engines. Then the way back. Between the two only
+  // push(), logprobs(), checksums() and write_model() may be called. On the CPU nothing happens. Not collective.
   void offload();
   void onload();
   struct MemoryFigures {
@@ -163,10 +171,12 @@ class TrainerRank {
   bool on_gpu() const { return options_.device == "cuda"; }
   std::vector<weights::PlacedTensor> placed() const;
   std::unique_ptr<weights::NetworkPush> make_network_push() const;
+  std::vector<weights::ArenaChunk> arena_messages() const;
+  bool goes_through_staging() const;
   channels::StagedPush* staged_push();
   void send_buckets(std::optional<weights::SlotPush>& slot, weights::NetworkPush* network, PushFigures& figures);
   void send_from_gpu(std::optional<weights::SlotPush>& slot, weights::NetworkPush* network, PushFigures& figures);
-  std::map<std::string, uint64_t> save_weights(const std::string& dir);
+  std::map<std::string, uint64_t> save_weights(const fs::path& folder);
   std::map<std::string, uint64_t> save_state(const std::string& dir);
 
   RankOptions options_;

@@ -104,7 +104,7 @@ void TrainerRank::load_optimizer() {
 }
 
 void TrainerRank::save(const std::string& dir) {
-  std::map<std::string, uint64_t> sums = save_weights(dir);
+  std::map<std::string, uint64_t> sums = save_weights(fs::path(dir) / kModelFolder);
   sums.merge(save_state(dir));
   if (options_.rank != 0) return;
   Json json = Json::object();
@@ -133,11 +133,15 @@ std::vector<std::byte> TrainerRank::in_state_layout(const torch::Tensor& flat) c
   return placed;
 }
 
-std::map<std::string, uint64_t> TrainerRank::save_weights(const std::string& dir) {
+void TrainerRank::write_model(const std::string& folder) {
+  save_weights(folder);
+}
+
+std::map<std::string, uint64_t> TrainerRank::save_weights(const fs::path& folder) {
   std::map<std::string, uint64_t> sums;
   if (!writes_checkpoints()) return sums;
   std::optional<model::CheckpointWriter> writer;
-  if (options_.rank == 0) writer.emplace(options_.config, options_.dtype, fs::path(dir) / kModelFolder);
+  if (options_.rank == 0) writer.emplace(options_.config, options_.dtype, folder);
   const torch::Tensor host = optimizer_->weights().cpu();
   for_each_whole(*whole_, decoder_->layout(), options_.buffer_bytes, static_cast<const std::byte*>(host.data_ptr()),
                  [&](const tensor::TensorView& tensor) {

@@ -15,7 +15,8 @@
 namespace vime::trainer {
 namespace {
 
-constexpr uint64_t kDeviceAlignment = 256;           // of tensors in a GPU's staging
+constexpr uint64_t kDeviceAlignment = 256;  // of tensors in a GPU's staging
+constexpr milliseconds kControlTimeout{60'000};
 constexpr uint64_t kChunkBytes = uint64_t{1} << 30;  // of messages that are sent from the arena itself, at most
 
 std::vector<weights::PlacedTensor> placed_tensors(const arch::ArenaLayout& layout,
@@ -53,7 +54,8 @@ PushFigures TrainerRank::push(int64_t version, const std::vector<PushTarget>& ta
   VIME_CHECK(targets.size() == options_.plan.engines.size(), "one target for each engine of the plan");
   std::vector<std::unique_ptr<weights::EngineClient>> engines;
   for (const PushTarget& target : targets) {
-    engines.push_back(std::make_unique<weights::EngineClient>(client_, target.address, options_.transfer_timeout));
+    engines.push_back(std::make_unique<weights::EngineClient>(client_, target.address, options_.transfer_timeout,
+                                                              kControlTimeout, options_.buffer_bytes));
   }
   std::optional<weights::SlotPush> slot;
   if (slot_) {
@@ -67,7 +69,7 @@ PushFigures TrainerRank::push(int64_t version, const std::vector<PushTarget>& ta
     options.version = version;
     options.init_needed = targets[engine].init_needed;
     options.backend = on_gpu() ? "ipc" : "shm";
-    options.lifetime = whole_->needed() ? weights::Lifetime::bucket : weights::Lifetime::push;
+    options.lifetime = goes_through_staging() ? weights::Lifetime::bucket : weights::Lifetime::push;
     options.sent = &sent_;
     slot.emplace(std::move(options));
     slot->start();
@@ -75,7 +77,7 @@ PushFigures TrainerRank::push(int64_t version, const std::vector<PushTarget>& ta
   std::vector<weights::NetworkTarget> network_targets;
   for (const placement::Engine& engine : options_.plan.engines) {
     const auto at = static_cast<size_t>(engine.id);
-    if (options_.over_network[at])
+    if (options_.routes[at] == spec::Route::network)
       network_targets.push_back({engines[at].get(), engine.count, targets[at].init_needed});
   }
   const bool is_source = options_.rank == 0 && !network_targets.empty();
@@ -102,14 +104,16 @@ PushFigures TrainerRank::push(int64_t version, const std::vector<PushTarget>& ta
 // Whether a rank of this replica has a slot, or sends over the network. The plan alone decides, so that all ranks of
 // the replica agree.
 bool TrainerRank::has_reader() const {
-  const auto over_network = [&](int engine) { return options_.over_network[static_cast<size_t>(engine)]; };
+  const auto reads_memory = [&](int engine) {
+    return options_.routes[static_cast<size_t>(engine)] == spec::Route::memory;
+  };
   const bool any_network =
-      std::find(options_.over_network.begin(), options_.over_network.end(), true) != options_.over_network.end();
+      std::find(options_.routes.begin(), options_.routes.end(), spec::Route::network) != options_.routes.end();
   for (const placement::TrainerRank& rank : options_.plan.ranks) {
     if (rank.dp_rank != place().dp_rank || rank.cp_rank != place().cp_rank) continue;
     if (rank.rank == 0 && any_network) return true;
     for (const placement::Slot& slot : options_.plan.slots) {
-      if (slot.contains(rank.rank) && !over_network(slot.engine)) return true;
+      if (slot.contains(rank.rank) && reads_memory(slot.engine)) return true;
     }
   }
   return false;
@@ -123,14 +127,36 @@ std::unique_ptr<weights::NetworkPush> TrainerRank::make_network_push() const {
   const std::string &host = options_.host, &token = options_.token;
   const auto timeout = options_.transfer_timeout;
   if (!on_gpu()) return std::make_unique<weights::NetworkPush>(host, token, timeout);
-  return std::make_unique<weights::NetworkPush>([host, token, timeout](int world_size) {
-    return std::make_unique<channels::NcclSource>(host, token, world_size, timeout);
-  });
+  const channels::MakeMeetingPlace place =
+      options_.vllm_engines ? channels::vllm_meeting_place(host) : channels::own_meeting_place(host, token);
+  return std::make_unique<weights::NetworkPush>(
+      [place, timeout](int world_size) { return std::make_unique<channels::NcclSource>(place, world_size, timeout); });
 }
 
-// Null where nothing is gathered. Made by all ranks of a replica at the same time, at their first push.
+// vLLM's messages have no bytes between tensors, so that an arena which has is no source for them.
+std::vector<weights::ArenaChunk> TrainerRank::arena_messages() const {
+  const std::vector<weights::PlacedTensor> tensors = placed();
+  if (!options_.vllm_engines) return weights::arena_chunks(tensors, std::min(kChunkBytes, options_.buffer_bytes));
+  std::vector<weights::ArenaChunk> chunks;
+  size_t at = 0;
+  for (weights::Bucket& bucket : weights::vllm_buckets(pushed_tensors(), options_.buffer_bytes)) {
+    const uint64_t begin = tensors[at].offset;
+    for (const weights::BucketEntry& entry : bucket.entries) {
+      if (tensors[at++].offset != begin + entry.offset) return {};
+    }
+    chunks.push_back({begin, std::move(bucket)});
+  }
+  return chunks;
+}
+
+// All ranks of a replica agree, since an arena with whole tensors is the replica's only one.
+bool TrainerRank::goes_through_staging() const {
+  return whole_->needed() || (options_.vllm_engines && on_gpu() && arena_messages().empty());
+}
+
+// Null where engines read the arena itself. Made by all ranks of a replica at the same time, at their first push.
 channels::StagedPush* TrainerRank::staged_push() {
-  if (!on_gpu() || !whole_->needed() || !has_reader()) return nullptr;
+  if (!on_gpu() || !goes_through_staging() || !has_reader()) return nullptr;
   if (staged_push_) return staged_push_.get();
   const auto timeout = options_.meeting_timeout + options_.transfer_timeout;
   const auto join = [&](model::RankGroup& group) -> std::unique_ptr<gpu::Communicator> {
@@ -154,7 +180,9 @@ channels::StagedPush* TrainerRank::staged_push() {
   gather.tp = push_tp_.get();
   gather.stages = push_stages_.get();
   gather.arena = arena_->data();
-  gather.buckets = weights::pack_buckets(pushed_tensors(), options_.buffer_bytes, kDeviceAlignment);
+  gather.buckets = options_.vllm_engines
+                       ? weights::vllm_buckets(pushed_tensors(), options_.buffer_bytes)
+                       : weights::pack_buckets(pushed_tensors(), options_.buffer_bytes, kDeviceAlignment);
   staged_push_ = std::make_unique<channels::StagedPush>(std::move(gather));
   return staged_push_.get();
 }
@@ -171,8 +199,7 @@ double TrainerRank::prepare_push() {
 void TrainerRank::send_from_gpu(std::optional<weights::SlotPush>& slot, weights::NetworkPush* network,
                                 PushFigures& figures) {
   gpu::synchronize();  // whoever reads the weights, here or in an engine, knows nothing of LibTorch's streams
-  if (!whole_->needed())
-    return channels::send_arena(*arena_, placed(), std::min(kChunkBytes, options_.buffer_bytes), slot, network);
+  if (!goes_through_staging()) return channels::send_arena(*arena_, placed(), arena_messages(), slot, network);
   if (channels::StagedPush* const staged = staged_push()) {
     staged->send(slot, network);
     figures.extra_bytes = staged->extra_bytes();
@@ -184,7 +211,9 @@ void TrainerRank::send_from_gpu(std::optional<weights::SlotPush>& slot, weights:
 void TrainerRank::send_buckets(std::optional<weights::SlotPush>& slot, weights::NetworkPush* network,
                                PushFigures& figures) {
   const std::vector<tensor::TensorInfo> tensors = pushed_tensors();
-  const std::vector<weights::Bucket> buckets = weights::pack_buckets(tensors, options_.buffer_bytes);
+  const std::vector<weights::Bucket> buckets = options_.vllm_engines
+                                                   ? weights::vllm_buckets(tensors, options_.buffer_bytes)
+                                                   : weights::pack_buckets(tensors, options_.buffer_bytes);
   if (whole_->needed()) {
     // A replica gathers for itself, and only where somebody reads.
     if (!has_reader()) return;

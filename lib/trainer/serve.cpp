@@ -58,8 +58,9 @@ RankOptions rank_options(const TrainerOptions& options) {
   rank.rank = options.rank;
   rank.plan = placement::make_plan(spec::placement_request(spec, options.run_id));
   for (const placement::Engine& engine : rank.plan.engines) {
-    rank.over_network.push_back(spec::goes_over_network(spec, engine));
+    rank.routes.push_back(spec::route_of(spec, engine));
   }
+  rank.vllm_engines = spec.engine.backend != "embedded";
   rank.device = spec.placement.device;
   rank.dtype = tensor::parse_dtype_name(spec.trainer.dtype);
   rank.recompute = model::parse_recompute(spec.trainer.recompute_granularity);
@@ -146,7 +147,7 @@ Json handle_push(TrainerRank& rank, const Json& body) {
   std::vector<PushTarget> targets;
   for (const Json& engine : json_member(body, "engines", "/push")) {
     targets.push_back({{static_cast<int>(json_int(engine, "id", "/push")), json_string(engine, "url", "/push"),
-                        json_string(engine, "token", "/push")},
+                        json_string(engine, "token", "/push"), json_string(engine, "protocol", "/push")},
                        json_bool(engine, "init", "/push")});
   }
   const PushFigures figures = rank.push(json_int(body, "version", "/push"), targets);
@@ -181,6 +182,17 @@ Json handle_prepare_push(TrainerRank& rank, const Json&) {
 
 Json handle_checkpoint_bytes(TrainerRank& rank, const Json&) {
   return {{"bytes", rank.checkpoint_bytes()}};
+}
+
+Json handle_logprobs(TrainerRank& rank, const Json& body) {
+  Json values = Json::array();
+  for (const double value : rank.logprobs(json_string(body, "batch", "/logprobs"))) values.push_back(number(value));
+  return {{"logprobs", values}};
+}
+
+Json handle_write_model(TrainerRank& rank, const Json& body) {
+  rank.write_model(json_string(body, "folder", "/write_model"));
+  return Json::object();
 }
 
 Json handle_save(TrainerRank& rank, const Json& body) {
@@ -279,6 +291,8 @@ int serve_trainer(const TrainerOptions& options, const MakeRank& make_rank) {
   add_command(server, queue, commands, rank, "/offload", handle_offload);
   add_command(server, queue, commands, rank, "/onload", handle_onload);
   add_command(server, queue, commands, rank, "/save", handle_save);
+  add_command(server, queue, commands, rank, "/write_model", handle_write_model);
+  add_command(server, queue, commands, rank, "/logprobs", handle_logprobs);
   add_command(server, queue, commands, rank, "/checkpoint_bytes", handle_checkpoint_bytes);
   server.start();
   proc::announce_ready({{"port", server.port()}, {"meeting_port", rank.meeting_port()}});

@@ -84,6 +84,23 @@ std::future<http::Outcome> EngineClient::send_update_weights(const Json& update_
   return client_.send(request("POST", "/update_weights", {{"update_info", update_info}}, timeout_));
 }
 
+void EngineClient::prepare_reload(bool first) {
+  const Json body = first ? protocol_->first_reload_body() : Json();
+  if (!body.is_null()) post("/collective_rpc", body, timeout_);
+}
+
+std::future<http::Outcome> EngineClient::send_reload_weights(const std::string& folder) {
+  return client_.send(request("POST", "/collective_rpc",
+                              {{"method", "reload_weights"}, {"kwargs", {{"weights_path", folder}}}}, timeout_));
+}
+
+void EngineClient::publish_version(int64_t version) {
+  record_version(version);
+  if (protocol_->tells_version()) {
+    post("/update_weight_version", {{"new_version", std::to_string(version)}}, control_timeout_);
+  }
+}
+
 void EngineClient::check(const http::Outcome& outcome) const {
   if (!outcome.answered) throw Error(ErrorKind::process_failed, outcome.error);
   if (outcome.reply.status / 100 != 2) {
@@ -93,7 +110,7 @@ void EngineClient::check(const http::Outcome& outcome) const {
 
 EngineVersion EngineClient::weight_version() {
   EngineVersion version{address_.name(), false, ""};
-  if (!protocol_->tells_version()) return {address_.name(), true, recorded_version_};
+  if (!protocol_->tells_version()) return {address_.name(), true, std::to_string(recorded_version_)};
   try {
     const http::Reply reply = client_.call(request("GET", "/weight_info", nullptr, control_timeout_));
     version.text =

@@ -16,9 +16,10 @@ namespace vime::weights {
 
 struct EngineAddress {
   int id = 0;
-  std::string url;    // http://127.0.0.1:4711
-  std::string token;     // "" for servers that want none
-  std::string protocol;  // see protocol_named(): "" for vime's own
+  std::string url;            // http://127.0.0.1:4711
+  std::string token;          // "" for servers that want none
+  std::string protocol = {};  // see protocol_named(): "" for vime's own
+  std::string model = {};     // what its requests call the model
   std::string name() const { return "engine " + std::to_string(id); }
 };
 
@@ -47,13 +48,19 @@ class EngineClient {
   std::future<http::Outcome> send_init_weight_transfer(const Json& init_info);
   std::future<http::Outcome> send_start_weight_update();
   std::future<http::Outcome> send_update_weights(const Json& update_info);
+  // Loads the weights of a Hugging Face model folder. `first`: since the engine started, which may have been without
+  // weights. The version is not the new one yet.
+  void prepare_reload(bool first);
+  std::future<http::Outcome> send_reload_weights(const std::string& folder);
+  void publish_version(int64_t version);  // of what was loaded
   // Throws what the outcome means.
   void check(const http::Outcome& outcome) const;
 
   // Never throws: an unreadable version is a value. Of an engine that does not tell it is what was recorded last.
   EngineVersion weight_version();
   // After a push that went without an error: of an engine that cannot tell.
-  void record_version(int64_t version) { recorded_version_ = std::to_string(version); }
+  void record_version(int64_t version) { recorded_version_ = version; }
+  int64_t recorded_version() const { return recorded_version_; }
   std::map<std::string, uint64_t> checksums();  // of every parameter, over the whole engine
   int world_size();
 
@@ -69,7 +76,7 @@ class EngineClient {
   std::chrono::milliseconds timeout_;
   std::chrono::milliseconds control_timeout_;
   std::shared_ptr<const EngineProtocol> protocol_;
-  std::string recorded_version_ = "default";
+  int64_t recorded_version_ = 0;  // of the last push; 0 = none
 };
 
 // 16 hexadecimal digits; `what` names them in errors.

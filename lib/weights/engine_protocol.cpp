@@ -18,6 +18,8 @@ class EmbeddedProtocol final : public EngineProtocol {
   bool tells_checksums() const override { return true; }
   bool tells_spans() const override { return true; }
 
+  Json first_reload_body() const override { return {}; }
+
   Json slot_init_info(const std::string& backend, Lifetime) const override { return {{"backend", backend}}; }
   Json slot_update_info(const Bucket& bucket, const std::map<std::string, SharedPlace>& places, Lifetime,
                         SentManifests* sent) const override {
@@ -27,6 +29,12 @@ class EmbeddedProtocol final : public EngineProtocol {
       handles[uuid] = {{"handle", place.handle}, {"offset", place.offset}, {"bytes", place.bytes}};
     }
     return update_info;
+  }
+  Json network_init_info(const Json& source, int rank_offset, int world_size) const override {
+    Json info = source;
+    info["rank_offset"] = rank_offset;
+    info["world_size"] = world_size;
+    return info;
   }
   Json network_update_info(std::span<const Bucket> buckets, SentManifests& sent) const override {
     return sent.update_info(buckets);

@@ -44,13 +44,19 @@ class EngineProtocol {
   // Replies to requests for tokens say which versions computed them.
   virtual bool tells_spans() const = 0;
 
+  // What /collective_rpc is asked before the first reload from a folder; null: nothing.
+  virtual Json first_reload_body() const = 0;
+
   // Colocated, where the engine reads the ranks' memory. backend: what handles name, "shm" the host's memory, "ipc" a
   // GPU's. Error{refused} for what the engine cannot do.
   virtual Json slot_init_info(const std::string& backend, Lifetime lifetime) const = 0;
   // places: by device UUID, one for each of the engine's workers. sent: what the engine has; null: nothing is known.
   virtual Json slot_update_info(const Bucket& bucket, const std::map<std::string, SharedPlace>& places,
                                 Lifetime lifetime, SentManifests* sent) const = 0;
-  // Over the network: messages that are these buckets, in this order.
+  // Over the network. `source`: what the network source says of itself. The engine's workers are the ranks from
+  // rank_offset on, of a group of world_size.
+  virtual Json network_init_info(const Json& source, int rank_offset, int world_size) const = 0;
+  // Messages that are these buckets, in this order.
   virtual Json network_update_info(std::span<const Bucket> buckets, SentManifests& sent) const = 0;
 };
 

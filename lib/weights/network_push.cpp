@@ -94,12 +94,13 @@ void NetworkPush::init_members() {
   bool asked = false;
   for (Member& member : members_) {
     if (!member.init_needed) continue;
-    Json info = source_->init_info();
-    info["rank_offset"] = member.rank_offset;
-    info["world_size"] = world;
     sent_[member.id()].forget();
-    member.reply = member.session.engine().send_init_weight_transfer(info);
-    asked = true;
+    member.session.attempt([&] {
+      EngineClient& engine = member.session.engine();
+      member.reply = engine.send_init_weight_transfer(
+          engine.protocol().network_init_info(source_->init_info(), member.rank_offset, world));
+      asked = true;
+    });
   }
   if (!asked) return;
   std::string apart;
@@ -159,8 +160,7 @@ void NetworkPush::announce(const std::vector<Bucket>& buckets) {
     return;
   }
   for (Member& member : members_) {
-    member.session.attempt(
-        [&] { member.reply = send_update(member, buckets); });
+    member.session.attempt([&] { member.reply = send_update(member, buckets); });
   }
 }
 

@@ -62,14 +62,13 @@ void SlotPush::send(const Bucket& bucket, const SharedPlace& place) {
 }
 
 void SlotPush::begin(const Bucket& bucket, const SharedPlace& place) {
-  const Json own = {
-      {options_.uuid, {{"handle", place.handle}, {"offset", place.offset}, {"bytes", place.bytes}}}};
+  const Json own = {{options_.uuid, {{"handle", place.handle}, {"offset", place.offset}, {"bytes", place.bytes}}}};
   const std::vector<std::string> handles = options_.group->gather(own.dump());
   if (!session_) return;
   session_->attempt([&] {
     EngineClient& engine = session_->engine();
-    reply_ = engine.send_update_weights(engine.protocol().slot_update_info(
-        bucket, merge_places(handles, options_.slot), options_.lifetime, options_.sent));
+    reply_ = engine.send_update_weights(engine.protocol().slot_update_info(bucket, merge_places(handles, options_.slot),
+                                                                           options_.lifetime, options_.sent));
   });
 }
 

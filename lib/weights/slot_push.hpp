@@ -34,8 +34,8 @@ struct SlotPushOptions {
   SlotGroup* group = nullptr;      // outlives the push
   EngineClient* engine = nullptr;  // the leader's, outlives the push; others need none
   int64_t version = 0;
-  bool init_needed = false;       // the engine has not been initialised in its lifetime
-  std::string backend = "shm";    // what handles name: "shm" the host's memory, "ipc" a GPU's
+  bool init_needed = false;              // the engine has not been initialised in its lifetime
+  std::string backend = "shm";           // what handles name: "shm" the host's memory, "ipc" a GPU's
   Lifetime lifetime = Lifetime::bucket;  // of what send() is given
   SentManifests* sent = nullptr;  // what this engine has; outlives the push. Null: every update names all its tensors
 };
@@ -45,10 +45,10 @@ class SlotPush {
   explicit SlotPush(SlotPushOptions options);
 
   void start();
-  // Collective: every rank of the slot, with the same bucket. `place`: of this rank. Workers keep every handle they have
-  // seen mapped, so the staging should be one arena for all pushes.
-  // With Lifetime::bucket no worker of the slot reads any rank's memory any more when this returns. One exception: an
-  // engine that did not answer in time may still be reading; it has failed and never gets the version.
+  // Collective: every rank of the slot, with the same bucket. `place`: of this rank. Workers keep every handle they
+  // have seen mapped, so the staging should be one arena for all pushes. With Lifetime::bucket no worker of the slot
+  // reads any rank's memory any more when this returns. One exception: an engine that did not answer in time may still
+  // be reading; it has failed and never gets the version.
   void send(const Bucket& bucket, const SharedPlace& place);
   // The same in two steps, between which the engine reads and this rank may get the next bucket ready elsewhere.
   // Before begin() this rank's GPU has done everything that writes the memory: the engine's GPU work knows nothing of

@@ -63,6 +63,11 @@ class VllmProtocol final : public EngineProtocol {
   bool tells_checksums() const override { return false; }
   bool tells_spans() const override { return false; }  // /v1/completions does not, in any release
 
+  // A server that was started without weights has a loader that reads none.
+  Json first_reload_body() const override {
+    return {{"method", "update_config"}, {"kwargs", {{"overrides", {{"load_config", {{"load_format", "auto"}}}}}}}};
+  }
+
   Json slot_init_info(const std::string& backend, Lifetime lifetime) const override {
     VIME_CHECK(backend == "ipc" || backend == "shm", backend);
     return vllm::ipc_init_info(dialect_, is_packed(lifetime));
@@ -82,6 +87,11 @@ class VllmProtocol final : public EngineProtocol {
       tensors.push_back({entry.info, device_places(places, entry.offset)});
     }
     return vllm::ipc_update_info(dialect_, infos, vllm::tensors_ipc_pickle(dialect_, tensors));
+  }
+  Json network_init_info(const Json& source, int rank_offset, int world_size) const override {
+    const auto port = static_cast<uint16_t>(json_int(source, "master_port", "init_info"));
+    return vllm::nccl_init_info(dialect_, json_string(source, "master_address", "init_info"), port,
+                                {rank_offset, world_size}, packing_);
   }
   Json network_update_info(std::span<const Bucket> buckets, SentManifests&) const override {
     std::vector<tensor::TensorInfo> all;

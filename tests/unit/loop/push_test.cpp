@@ -120,7 +120,7 @@ struct Scene {
 
 TEST_CASE("a push pauses, commits 1, 2, 3 and resumes every engine") {
   Scene scene(3);
-  WeightPush push(*scene.fleet, *scene.trainers, weights::VersionLedger(), true);
+  WeightPush push(*scene.fleet, *scene.trainers, weights::VersionLedger(), {.compare_contents = true});
   for (int64_t version = 1; version <= 3; ++version) {
     const PushReport report = push.run();
     CHECK(report.version == version);
@@ -136,7 +136,7 @@ TEST_CASE("planted.an engine on another version ends the run with status 3, whic
   for (const bool compare : {false, true}) {
     for (size_t stale = 0; stale < 3; ++stale) {
       Scene scene(3);
-      WeightPush push(*scene.fleet, *scene.trainers, weights::VersionLedger(), compare);
+      WeightPush push(*scene.fleet, *scene.trainers, weights::VersionLedger(), {.compare_contents = compare});
       push.run();
       scene.engines_take_version = false;
       for (size_t i = 0; i < 3; ++i) scene.engines[i]->version = i == stale ? "1" : "2";
@@ -156,9 +156,9 @@ TEST_CASE("contents that differ on an engine or a trainer rank end the run with 
     } else {
       scene.parts[1] = {part("w", 0, "00000000000000ab")};
     }
-    WeightPush blind(*scene.fleet, *scene.trainers, weights::VersionLedger(), false);
+    WeightPush blind(*scene.fleet, *scene.trainers, weights::VersionLedger(), {});
     CHECK(scene.error_of(blind, 0) == "");
-    WeightPush push(*scene.fleet, *scene.trainers, weights::VersionLedger(), true);
+    WeightPush push(*scene.fleet, *scene.trainers, weights::VersionLedger(), {.compare_contents = true});
     const std::string error = scene.error_of(push, 3);
     CHECK(error.find(who + ": contents differ") != std::string::npos);
     CHECK(push.committed() == 0);
@@ -171,7 +171,7 @@ TEST_CASE("parts of the ranks of one replica add up, modulo 2^64, and their copi
   scene.parts[0] = {part("w", 0, "ffffffffffffffff"), part("norm", 0, "0000000000000007")};
   scene.parts[1] = {part("w", 0, "00000000000000ab"), part("norm", 1, "0000000000000007")};
   scene.engines[0]->others = {{"norm", "0000000000000007"}};
-  WeightPush push(*scene.fleet, *scene.trainers, weights::VersionLedger(), true);
+  WeightPush push(*scene.fleet, *scene.trainers, weights::VersionLedger(), {.compare_contents = true});
   CHECK(scene.error_of(push, 0) == "");
   scene.parts[1][1] = part("norm", 1, "0000000000000008");
   CHECK(scene.error_of(push, 3).find("trainer (dp 0, cp 0, copy 1): contents differ from the trainer's in 1 of 1 "
@@ -183,7 +183,7 @@ TEST_CASE("parts of the ranks of one replica add up, modulo 2^64, and their copi
 
 TEST_CASE("an engine that failed or was left out ends the run with status 4, and its number is never used again") {
   Scene scene(2);
-  WeightPush push(*scene.fleet, *scene.trainers, weights::VersionLedger(), true);
+  WeightPush push(*scene.fleet, *scene.trainers, weights::VersionLedger(), {.compare_contents = true});
   scene.push_error = "engine 1: /update_weights: HTTP 500: planted";
   CHECK(scene.error_of(push, 4).find("planted") != std::string::npos);
   scene.push_error.clear();
@@ -197,6 +197,6 @@ TEST_CASE("a version that is no integer is refused as one") {
   Scene scene(1);
   scene.engines_take_version = false;
   scene.engines[0]->version = "/models/tiny";
-  WeightPush push(*scene.fleet, *scene.trainers, weights::VersionLedger(), false);
+  WeightPush push(*scene.fleet, *scene.trainers, weights::VersionLedger(), {});
   CHECK(scene.error_of(push, 3).find("is not an integer") != std::string::npos);
 }

@@ -91,9 +91,9 @@ TEST_CASE("weights go to colocated engines by CUDA IPC and to others by NCCL") {
   const auto plan = vime::placement::make_plan(placement_request(gpu, "run"));
   REQUIRE(plan.engines.size() == 3);
   CHECK(transport_of(gpu, plan.engines[0]) == "cuda_ipc");
-  CHECK_FALSE(goes_over_network(gpu, plan.engines[0]));
+  CHECK(route_of(gpu, plan.engines[0]) == Route::memory);
   CHECK(transport_of(gpu, plan.engines[2]) == "nccl");
-  CHECK(goes_over_network(gpu, plan.engines[2]));
+  CHECK(route_of(gpu, plan.engines[2]) == Route::network);
 }
 
 TEST_CASE("a resolved spec for GPUs reads back as it is") {

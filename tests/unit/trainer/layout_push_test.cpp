@@ -28,8 +28,10 @@ RankOptions placed(const LayoutOfTest& layout, int engine_devices, Where where) 
   request.pipeline_model_parallel_size = layout.pp;
   request.context_parallel_size = layout.cp;
   options.plan = placement::make_plan(request);
-  options.over_network.clear();
-  for (const placement::Engine& engine : options.plan.engines) options.over_network.push_back(!engine.colocated);
+  options.routes.clear();
+  for (const placement::Engine& engine : options.plan.engines) {
+    options.routes.push_back(engine.colocated ? spec::Route::memory : spec::Route::network);
+  }
   return options;
 }
 

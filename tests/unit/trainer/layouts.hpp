@@ -78,7 +78,7 @@ inline RankOptions options_of(const LayoutOfTest& layout, const arch::ModelConfi
   request.pipeline_model_parallel_size = layout.pp;
   request.context_parallel_size = layout.cp;
   options.plan = placement::make_plan(request);
-  options.over_network.assign(options.plan.engines.size(), false);
+  options.routes.assign(options.plan.engines.size(), spec::Route::memory);
   options.config = config;
   options.seed = 11;
   options.token = "secret";

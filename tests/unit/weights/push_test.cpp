@@ -20,7 +20,7 @@ namespace {
 std::optional<EngineResult> push_arena(SlotPush push, const RankWeights& weights) {
   push.start();
   for (const Bucket& bucket : arena_buckets(weights.tensors, kBufferBytes))
-    push.send(bucket, weights.arena.handle(), 0, weights.arena.bytes(), Lifetime::push);
+    push.send(bucket, {weights.arena.handle(), 0, weights.arena.bytes()});
   return push.finish();
 }
 
@@ -29,9 +29,10 @@ std::string push_both(StoredEngine& engine, const RankWeights& weights, int64_t 
   ThreadSlot threads(2);
   ThreadSlot::Member first(threads, 0), second(threads, 1);
   const placement::Slot slot{0, 0, 2};
-  auto follower =
-      std::async(std::launch::async, [&] { return push_arena(make_push(slot, 1, second, nullptr, version), weights); });
-  const auto led = push_arena(make_push(slot, 0, first, engine.client.get(), version), weights);
+  auto follower = std::async(std::launch::async, [&] {
+    return push_arena(make_push(slot, 1, second, nullptr, version, Lifetime::push), weights);
+  });
+  const auto led = push_arena(make_push(slot, 0, first, engine.client.get(), version, Lifetime::push), weights);
   CHECK_FALSE(follower.get().has_value());
   CHECK(first.gathers == second.gathers);
   CHECK(first.gathers == 3);
@@ -138,7 +139,7 @@ TEST_CASE("a push without buckets and a bucket without tensors are legal on both
     push.start();
     network.start({{network_engine.client.get(), 1, version == 1}}, version);
     for (const Bucket& bucket : buckets) {
-      push.send(bucket, arena.handle(), 0, 0, Lifetime::bucket);
+      push.send(bucket, {arena.handle(), 0, 0});
       network.send(bucket, nullptr);
     }
     const auto result = push.finish();
@@ -177,7 +178,7 @@ TEST_CASE("planted.handles gathered over the trainer's TP group lack the second 
   ThreadSlot alone(1);
   ThreadSlot::Member group(alone, 0);
   // The trainer's TP group of rank 0 is rank 0 alone, while the engine has two workers.
-  const auto wrong = push_arena(make_push({0, 0, 1}, 0, group, engine.client.get(), 1), weights);
+  const auto wrong = push_arena(make_push({0, 0, 1}, 0, group, engine.client.get(), 1, Lifetime::push), weights);
   REQUIRE(wrong.has_value());
   CHECK(wrong->error.find("not found for device UUID " + uuid_of(1)) != std::string::npos);
   CHECK(engine.client->weight_version().text == "default");
@@ -188,7 +189,7 @@ TEST_CASE("planted.a leader that misses a peer's handle refuses instead of posti
   const RankWeights weights(1);
   ThreadSlot alone(1);
   ThreadSlot::Member group(alone, 0);
-  const auto wrong = push_arena(make_push({0, 0, 2}, 0, group, engine.client.get(), 1), weights);
+  const auto wrong = push_arena(make_push({0, 0, 2}, 0, group, engine.client.get(), 1, Lifetime::push), weights);
   REQUIRE(wrong.has_value());
   CHECK(wrong->error.find("handles of 1 ranks, expected 2") != std::string::npos);
 }

@@ -84,7 +84,8 @@ struct RankWeights {
 
 constexpr uint64_t kBufferBytes = 50;  // three buckets: 60, 14 and 44 bytes
 
-inline SlotPush make_push(placement::Slot slot, int rank, SlotGroup& group, EngineClient* engine, int64_t version) {
+inline SlotPush make_push(placement::Slot slot, int rank, SlotGroup& group, EngineClient* engine, int64_t version,
+                          Lifetime lifetime = Lifetime::bucket) {
   SlotPushOptions options;
   options.slot = slot;
   options.rank = rank;
@@ -93,6 +94,7 @@ inline SlotPush make_push(placement::Slot slot, int rank, SlotGroup& group, Engi
   options.engine = engine;
   options.version = version;
   options.init_needed = version == 1;
+  options.lifetime = lifetime;
   return SlotPush(std::move(options));
 }
 

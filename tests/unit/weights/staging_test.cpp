@@ -56,7 +56,7 @@ struct StagedSlot {
     for (const Bucket& bucket : pack_buckets(weights.infos(), kBufferBytes)) {
       pack_bucket(bucket, left, own.data());
       if (rank == 1) writes.advance();
-      push.send(bucket, own.handle(), 0, own.bytes(), Lifetime::bucket);
+      push.send(bucket, {own.handle(), 0, own.bytes()});
     }
     std::memset(own.data(), 0xee, own.bytes());
     if (rank == 1) writes.advance();
@@ -134,7 +134,7 @@ TEST_CASE("an engine that fails in the middle leaves the collectives of all rank
     for (const Bucket& bucket : pack_buckets(weights.infos(), kBufferBytes)) {
       world.barrier();
       pack_bucket(bucket, left, staging[rank].data());
-      push.send(bucket, staging[rank].handle(), 0, staging[rank].bytes(), Lifetime::bucket);
+      push.send(bucket, {staging[rank].handle(), 0, staging[rank].bytes()});
     }
     return std::pair(push.finish(), std::array{world.barriers, member.gathers, member.barriers});
   };

@@ -1,0 +1,116 @@
+// Which engines, and what each kind needs: vLLM servers that vime starts, servers that run already, vime's own.
+#include <algorithm>
+#include <cstdlib>
+
+#include "base/strings.hpp"
+#include "spec/checks.hpp"
+#include "spec/placement_request.hpp"
+#include "spec/yaml_tree.hpp"
+
+namespace vime::spec {
+namespace {
+
+constexpr milliseconds kVllmStartup{20 * 60'000};  // loading, compiling and capturing take minutes
+
+// Flags that vime sets itself: see fleet/vllm_launch.hpp.
+const std::vector<std::string>& own_flags() {
+  static const std::vector<std::string> flags = {"--host",
+                                                 "--port",
+                                                 "--served-model-name",
+                                                 "--dtype",
+                                                 "--load-format",
+                                                 "--max-model-len",
+                                                 "--max-num-seqs",
+                                                 "--tensor-parallel-size",
+                                                 "-tp",
+                                                 "--logprobs-mode",
+                                                 "--generation-config",
+                                                 "--seed",
+                                                 "--gpu-memory-utilization",
+                                                 "--enable-sleep-mode",
+                                                 "--weight-transfer-config",
+                                                 "--api-key"};
+  return flags;
+}
+
+void refuse_unused(const ExperimentSpec& spec, const std::string& backend, std::initializer_list<const char*> keys,
+                   Problems& problems) {
+  if (spec.engine.backend == backend) return;
+  for (const char* key : keys) {
+    if (!problems.is_given(key)) continue;
+    problems.add_at(
+        key, quoted(key) + " is given, but \"engine.backend\" is " + spec.engine.backend + "; it would not be used");
+  }
+}
+
+void check_arguments(const ExperimentSpec& spec, Problems& problems) {
+  if (spec.engine.vllm_command.empty()) {
+    problems.add_at("engine.vllm_command",
+                    "\"engine.vllm_command\" is empty; expected a program, for example [vllm, serve]");
+  }
+  for (const std::string& argument : spec.engine.vllm_args) {
+    const std::string flag = argument.substr(0, argument.find('='));
+    if (std::find(own_flags().begin(), own_flags().end(), flag) == own_flags().end()) continue;
+    problems.add_at("engine.vllm_args", "\"engine.vllm_args\" has " + flag + ", which vime sets itself");
+  }
+  for (const std::string& entry : spec.engine.env) {
+    const size_t equals = entry.find('=');
+    if (equals != std::string::npos && equals > 0) continue;
+    problems.add_at("engine.env", "\"engine.env\" has " + quoted(entry) + "; expected NAME=value");
+  }
+}
+
+void check_urls(const ExperimentSpec& spec, Problems& problems) {
+  const int64_t engines =
+      spec.placement.rollout_num_gpus / std::max<int64_t>(spec.placement.rollout_num_gpus_per_engine, 1);
+  if (static_cast<int64_t>(spec.engine.urls.size()) != engines) {
+    problems.add_at("engine.urls", "\"engine.urls\" has " + std::to_string(spec.engine.urls.size()) +
+                                       " addresses, but there are " + std::to_string(engines) +
+                                       " engines (placement.rollout_num_gpus / rollout_num_gpus_per_engine)");
+  }
+  for (const std::string& url : spec.engine.urls) {
+    const bool web = url.starts_with("http://") || url.starts_with("https://");
+    if (web && !url.ends_with("/")) continue;
+    problems.add_at("engine.urls", "\"engine.urls\" has " + quoted(url) + "; expected http://host:port");
+  }
+  if (spec.placement.colocate) {
+    problems.add_at("placement.colocate",
+                    "\"engine.backend\" is external, whose servers have devices of their own, but "
+                    "\"placement.colocate\" is true");
+  }
+}
+
+void check_api_key(const ExperimentSpec& spec, Problems& problems) {
+  if (!spec.engine.api_key_env || std::getenv(spec.engine.api_key_env->c_str()) != nullptr) return;
+  problems.add_at("engine.api_key_env", "\"engine.api_key_env\" is " + *spec.engine.api_key_env +
+                                            ", but there is no such environment variable");
+}
+
+}  // namespace
+
+void derive_engine(ExperimentSpec& spec, const Problems& problems) {
+  if (spec.engine.backend != "embedded" && !problems.is_given("engine.startup_timeout"))
+    spec.engine.startup_timeout = kVllmStartup;
+}
+
+void check_engine(const ExperimentSpec& spec, Problems& problems) {
+  if (!problems.sound({"engine.backend", "placement.rollout_num_gpus", "placement.rollout_num_gpus_per_engine"}))
+    return;
+  refuse_unused(spec, "vllm", {"engine.vllm_command", "engine.vllm_args", "engine.env"}, problems);
+  refuse_unused(spec, "external", {"engine.urls"}, problems);
+  if (spec.engine.backend == "embedded") {
+    refuse_unused(spec, "vllm", {"engine.api_key_env"}, problems);
+    return;
+  }
+  if (spec.deterministic) {
+    problems.add_at("deterministic",
+                    "\"deterministic\" is true, which vime's own engine alone can be held to; "
+                    "\"engine.backend\" is " +
+                        spec.engine.backend);
+  }
+  if (spec.engine.backend == "vllm") check_arguments(spec, problems);
+  if (spec.engine.backend == "external") check_urls(spec, problems);
+  check_api_key(spec, problems);
+}
+
+}  // namespace vime::spec
