@@ -227,9 +227,7 @@ torch::Tensor Decoder::State::embed(const torch::Tensor& ids) const {
   if (rows == 0) return leave(torch::zeros({ids.size(0), config.hidden_size}, embedding.options()) + embedding.sum());
   const torch::Tensor local = ids - vocab_begin;
   const torch::Tensor foreign = (local < 0).logical_or_(local >= rows);
-  const torch::Tensor mine =
-      embedding_rows(embedding, local.masked_fill(foreign, 0)).masked_fill(foreign.unsqueeze(1), 0);
-  return leave(mine);
+  return leave(own_embedding_rows(embedding, local.masked_fill(foreign, -1)));
 }
 
 torch::Tensor Decoder::State::attention_block(int index, const Layer& layer, const Normed& normed,

@@ -356,8 +356,9 @@ struct SwigluProduct : torch::autograd::Function<SwigluProduct> {
 };
 
 struct EmbeddingRows : torch::autograd::Function<EmbeddingRows> {
-  static torch::Tensor forward(AutogradContext* context, const torch::Tensor& table, const torch::Tensor& ids) {
-    context->save_for_backward({table, ids});
+  static torch::Tensor forward(AutogradContext* context, const torch::Tensor& table, const torch::Tensor& ids,
+                               const torch::Tensor& gradient_ids) {
+    context->save_for_backward({table, gradient_ids});
     return torch::embedding(table, ids);
   }
 
@@ -375,7 +376,7 @@ struct EmbeddingRows : torch::autograd::Function<EmbeddingRows> {
     work.tokens = ids.numel();
     work.width = table.size(1);
     gpu::add_embedding_gradient(work, stream());
-    return {d_table.for_autograd(), torch::Tensor()};
+    return {d_table.for_autograd(), torch::Tensor(), torch::Tensor()};
   }
 };
 
@@ -423,8 +424,9 @@ torch::Tensor kernel_swiglu_product(const torch::Tensor& gate_up, const torch::T
   return SwigluProduct::apply(gate_up, weight, rows_per_product);
 }
 
-torch::Tensor kernel_embedding_rows(const torch::Tensor& table, const torch::Tensor& ids) {
-  return EmbeddingRows::apply(table, ids);
+torch::Tensor kernel_embedding_rows(const torch::Tensor& table, const torch::Tensor& ids,
+                                    const torch::Tensor& gradient_ids) {
+  return EmbeddingRows::apply(table, ids, gradient_ids);
 }
 
 }  // namespace vime::model

@@ -228,6 +228,23 @@ TEST_CASE("the gradient of embedding rows is the sum over each id's rows") {
           {random({500, 96})}, 0);
 }
 
+TEST_CASE("embedding rows of other ranks' tokens are zero and their gradients are left out") {
+  torch::manual_seed(5);
+  const auto options = torch::TensorOptions().dtype(torch::kInt64).device(device());
+  const torch::Tensor ids = torch::randint(-1, 12, {500}, options);
+  const torch::Tensor foreign = (ids < 0).unsqueeze(1), any = ids.clamp_min(0);
+  const Function formula = [&](const Tensors& in) {
+    return Tensors{torch::embedding(in[0], any).masked_fill(foreign, 0)};
+  };
+  const torch::Tensor table = random({14, 96}), direction = random({500, 96});
+  compare([&](const Tensors& in) { return Tensors{own_embedding_rows(in[0], ids)}; }, formula, {table}, {direction}, 0);
+  // Left out by the kernel itself, not only because what they would bring is zero.
+  const auto rows = [&](const Tensors& in) { return Tensors{kernel_embedding_rows(in[0], any, ids)}; };
+  const Run found = run(rows, {table}, {direction});
+  const Run expected = run(formula, {table.to(torch::kFloat64)}, {direction.to(torch::kFloat64)});
+  CHECK(off(found.gradients[0], expected.gradients[0]) < 1.0 / 200);
+}
+
 namespace {
 
 struct OnDevice {
