@@ -266,7 +266,7 @@ struct Passed {
 };
 
 // One pass forward and backward from fixed gradients of the hidden states.
-Passed pass(OnDevice& on, Recompute recompute) {
+Passed pass(OnDevice& on, arch::Recompute recompute) {
   const std::vector<int64_t> lengths = {33, 7, 60};
   std::vector<torch::Tensor> positions;
   for (const int64_t length : lengths) positions.push_back(torch::arange(length, torch::kInt64));
@@ -319,8 +319,8 @@ TEST_CASE("a bf16 decoder gives what the float32 one gives up to bf16's rounding
         wide.decoder.parameters()[i].value.copy_(value);
       }
     }
-    const Passed expected = pass(wide, Recompute::none);
-    const Passed found = pass(narrow, Recompute::none);
+    const Passed expected = pass(wide, arch::Recompute::none);
+    const Passed found = pass(narrow, arch::Recompute::none);
     CHECK(distance(found.hidden, expected.hidden) < 0.02);
     for (size_t i = 0; i < found.gradients.size(); ++i) {
       // A bias of keys moves all scores of a query alike: its gradient is nothing but rounding. The head is not used.
@@ -329,13 +329,13 @@ TEST_CASE("a bf16 decoder gives what the float32 one gives up to bf16's rounding
       CAPTURE(wide.decoder.parameters()[i].name);
       CHECK(distance(found.gradients[i], expected.gradients[i]) < 0.05);
     }
-    for (const Recompute recompute : {Recompute::none, Recompute::selective, Recompute::full}) {
+    for (const arch::Recompute recompute : {arch::Recompute::none, arch::Recompute::selective, arch::Recompute::full}) {
       const Passed again = pass(narrow, recompute);
       CHECK(again.hidden.equal(found.hidden));
       for (size_t i = 0; i < found.gradients.size(); ++i) {
         CAPTURE(wide.decoder.parameters()[i].name);
         CAPTURE(static_cast<int>(recompute));
-        if (recompute != Recompute::full) {
+        if (recompute != arch::Recompute::full) {
           CHECK(again.gradients[i].equal(found.gradients[i]));
         } else if (found.gradients[i].abs().max().item<float>() > 0 &&
                    !wide.decoder.parameters()[i].name.ends_with("k_proj.bias")) {
