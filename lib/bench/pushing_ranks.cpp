@@ -20,6 +20,11 @@
 namespace vime::bench {
 namespace {
 
+// Of ranks with each other: the one that waits for the engine hears of its silence first, and can say so.
+milliseconds patience(const RanksOptions& options) {
+  return 2 * options.timeout;
+}
+
 void fill_host(std::byte* memory, uint64_t bytes, uint64_t seed) {
   for (uint64_t at = 0; at < bytes; at += sizeof(uint64_t)) {
     const uint64_t word = mix_key(seed, at);
@@ -88,7 +93,7 @@ void PushingRanks::on_all(const Step& step) {
 
 PushingRanks::PushingRanks(RanksOptions options)
     : options_(std::move(options)),
-      meeting_(std::make_unique<RankMeeting>(static_cast<int>(options_.uuids.size()), options_.timeout)) {
+      meeting_(std::make_unique<RankMeeting>(static_cast<int>(options_.uuids.size()), patience(options_))) {
   const int size = static_cast<int>(options_.uuids.size());
   const bool gpus = on_gpus(options_.transport);
   if (size > 1 && !gpus) throw Error(ErrorKind::refused, "tensor-parallel ranks of this benchmark are on GPUs");
@@ -108,7 +113,7 @@ PushingRanks::PushingRanks(RanksOptions options)
       rank.placed.push_back({entry.parameter.full, entry.offset});
     if (size == 1) return;
     rank.tp = std::make_unique<gpu::Communicator>(
-        gpu::CommunicatorOptions{"tp", rank.index, size, options_.timeout, [this] { return meeting_->failure(); }},
+        gpu::CommunicatorOptions{"tp", rank.index, size, patience(options_), [this] { return meeting_->failure(); }},
         unique_id);
     channels::GatherOptions gather;
     gather.layouts.emplace_back();

@@ -1,6 +1,7 @@
 // Trainer ranks that have weights and nothing else: threads of one process, each with a device, a shard of a model and
 // what a push needs. They go through pushes together, as ranks in processes of their own do. Every call blocks until
-// all ranks are done; each of their waits has options.timeout, and when one rank fails the others do not wait for it.
+// all ranks are done; waits for the engine have options.timeout, those for other ranks twice as much, and when one rank
+// fails the others do not wait for it.
 #pragma once
 
 #include <cstdint>
