@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <bit>
 #include <cmath>
 #include <cstdint>
 #include <cstdio>
@@ -43,9 +44,10 @@ class Data {
       for (uint64_t k = 0; k < 4; ++k) sum += static_cast<float>(uniform01(mix_key(7, 4 * i + k)));
       values[i] = sum * 1.73f;
     }
+    std::vector<Bf16> halves(kBlock);
+    for (size_t i = 0; i < kBlock; ++i) halves[i] = static_cast<Bf16>(std::bit_cast<uint32_t>(values[i]) >> 16);
     require(cudaMemcpy(noise_.data(), values.data(), noise_.bytes(), cudaMemcpyHostToDevice));
-    gpu::cast(reinterpret_cast<const float*>(noise_.data()), reinterpret_cast<Bf16*>(bf16_noise_.data()), kBlock,
-              nullptr);
+    require(cudaMemcpy(bf16_noise_.data(), halves.data(), bf16_noise_.bytes(), cudaMemcpyHostToDevice));
   }
   Bf16* bf16(int64_t count) { return reinterpret_cast<Bf16*>(fill(count * 2, bf16_noise_)); }
   float* floats(int64_t count) { return reinterpret_cast<float*>(fill(count * 4, noise_)); }

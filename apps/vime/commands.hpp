@@ -32,7 +32,7 @@ void add_bench_command(CLI::App& app, Action& chosen);
 devices::Inventory find_gpus();
 // UUIDs of the first `count` GPUs that this process may use; Error{refused} when there are fewer. They are looked up in
 // a process of its own: workers are forked from this one, and one that is forked after CUDA was asked anything cannot
-// use it.
+// use it. Error{process_failed} when the answer takes more than a minute.
 std::vector<std::string> first_gpus(int count);
 
 // CONFIG and --set, which several subcommands take.

@@ -204,6 +204,17 @@ ArenaLayout arena_layout(const ModelConfig& config, tensor::DType dtype, int tp_
   return layout;
 }
 
+std::vector<std::vector<ArenaLayout>> replica_layouts(const ModelConfig& config, tensor::DType dtype, int tp_size,
+                                                      int stages) {
+  std::vector<std::vector<ArenaLayout>> layouts;
+  for (int stage = 0; stage < stages; ++stage) {
+    std::vector<ArenaLayout>& of_ranks = layouts.emplace_back();
+    for (int rank = 0; rank < tp_size; ++rank)
+      of_ranks.push_back(arena_layout(config, dtype, rank, tp_size, stage_of(config, stage, stages)));
+  }
+  return layouts;
+}
+
 namespace {
 
 // Calls `run(place in the full tensor, place in the shard, bytes)` for every stretch that lies together in both.

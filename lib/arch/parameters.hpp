@@ -85,6 +85,9 @@ struct ArenaLayout {
 ArenaLayout arena_layout(const ModelConfig& config, tensor::DType dtype, int tp_rank, int tp_size);
 // Of what the stage holds only.
 ArenaLayout arena_layout(const ModelConfig& config, tensor::DType dtype, int tp_rank, int tp_size, const Stage& stage);
+// Of all ranks of a replica: [stage][tensor-parallel rank].
+std::vector<std::vector<ArenaLayout>> replica_layouts(const ModelConfig& config, tensor::DType dtype, int tp_size,
+                                                      int stages);
 
 // Copies a shard's part of a full row-major tensor (`full`) to `local`, both contiguous. Pure byte copy.
 void copy_shard(const std::byte* full, const tensor::TensorInfo& info, const Shard& shard, std::byte* local);

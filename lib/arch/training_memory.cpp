@@ -14,15 +14,15 @@ struct Widths {
 };
 
 // Bytes of a token that a layer keeps.
-int64_t kept_by_layer(const Widths& w, Recomputed recomputed, int64_t size) {
-  if (recomputed == Recomputed::layers) return size * w.stream;
+int64_t kept_by_layer(const Widths& w, Recompute recompute, int64_t size) {
+  if (recompute == Recompute::full) return size * w.stream;
   // Both sums of the residual stream; q, k and v before the rotation, q and k after it; attention's output and its
   // float32 sums; gate and up.
   const int64_t selective =
       size * (2 * w.stream + (w.q + 2 * w.kv) + (w.q + w.kv) + w.gathered_kv + w.q + 2 * w.inner) + 4 * w.heads + 8;
   // Norms whose results the ranks gather are kept: to make them again would be to gather again.
   const int64_t norms = w.stream < w.hidden ? size * 2 * w.hidden : 0;
-  if (recomputed == Recomputed::selective) return selective + norms;
+  if (recompute == Recompute::selective) return selective + norms;
   return selective + size * (2 * w.hidden + w.inner);  // what norms and SwiGLU made
 }
 
@@ -53,11 +53,11 @@ TrainingMemory training_memory(const ModelConfig& config, const TrainingWork& wo
   const int64_t layers = work.stage.end - work.stage.begin;
   const int64_t stream = size * w.stream * work.tokens;  // bytes of the residual stream
   memory.activations =
-      static_cast<uint64_t>(work.in_flight * (layers * kept_by_layer(w, work.recomputed, size) * work.tokens + stream));
+      static_cast<uint64_t>(work.in_flight * (layers * kept_by_layer(w, work.recompute, size) * work.tokens + stream));
   // A layer's backward pass: the product that enters the down projection and its gradient, the gradient of gate and up,
   // the gradient of the stream; with whole layers computed again, their activations on top.
   int64_t of_layer = size * 4 * w.inner * work.tokens + 2 * stream;
-  if (work.recomputed == Recomputed::layers) of_layer += kept_by_layer(w, Recomputed::nothing, size) * work.tokens;
+  if (work.recompute == Recompute::full) of_layer += kept_by_layer(w, Recompute::none, size) * work.tokens;
   int64_t of_head = 0;
   if (work.stage.last())  // a chunk of logits; the rows of the head, and their gradient
     of_head = size * std::min(work.head_chunk, work.tokens) * w.vocabulary + 3 * stream;

@@ -5,10 +5,9 @@
 
 #include "arch/model_config.hpp"
 #include "arch/parameters.hpp"
+#include "arch/recompute.hpp"
 
 namespace vime::arch {
-
-enum class Recomputed { nothing, selective, layers };  // what a backward pass computes again instead of keeping it
 
 struct TrainingWork {
   tensor::DType dtype = tensor::DType::bf16;  // of weights and activations
@@ -20,7 +19,7 @@ struct TrainingWork {
   int moments = 2;         // of the optimizer, for each parameter
   int64_t tokens = 0;      // of a micro-batch on this rank
   int64_t in_flight = 1;   // micro-batches whose activations a stage holds at once
-  Recomputed recomputed = Recomputed::selective;
+  Recompute recompute = Recompute::selective;
   int64_t head_chunk = 4096;  // rows of logits that exist at a time
 };
 

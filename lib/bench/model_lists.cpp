@@ -56,7 +56,8 @@ std::vector<std::string> model_names() {
 }
 
 ModelList model_list(const std::string& name) {
-  if (name == "small") return dense(name, arch::preset(name, 151936));  // for tests
+  if (name == "tiny") return dense(name, arch::preset(name, 512));      // for tests
+  if (name == "small") return dense(name, arch::preset(name, 151936));  // likewise
   if (name == "qwen3-0.6b" || name == "qwen3-8b") return dense(name, arch::shape(name));
   if (name == "qwen3-30b-a3b") return experts(name, thirty_billion(), 128, 768);
   throw Error(ErrorKind::refused, "no list of a model \"" + name + "\"; there are " + join(model_names(), ", "));

@@ -1,11 +1,13 @@
 #include "bench/pushing_ranks.hpp"
 
-#include <barrier>
+#include <algorithm>
 #include <future>
 #include <utility>
 
 #include "base/error.hpp"
+#include "base/log.hpp"
 #include "base/random.hpp"
+#include "bench/rank_meeting.hpp"
 #include "channels/device_push.hpp"
 #include "channels/nccl_channel.hpp"
 #include "channels/shard_store.hpp"
@@ -17,6 +19,11 @@
 
 namespace vime::bench {
 namespace {
+
+// Of ranks with each other: the one that waits for the engine hears of its silence first, and can say so.
+milliseconds patience(const RanksOptions& options) {
+  return 2 * options.timeout;
+}
 
 void fill_host(std::byte* memory, uint64_t bytes, uint64_t seed) {
   for (uint64_t at = 0; at < bytes; at += sizeof(uint64_t)) {
@@ -43,27 +50,15 @@ bool over_network(Transport transport) {
   return transport == Transport::nccl || transport == Transport::tcp;
 }
 
-// The ranks' threads as a slot.
-struct PushingRanks::Meeting {
-  explicit Meeting(std::size_t ranks) : texts(ranks), barrier(static_cast<std::ptrdiff_t>(ranks)) {}
-  std::vector<std::string> texts;
-  std::barrier<> barrier;
-};
-
+// One rank's thread in its slot.
 struct PushingRanks::Rank final : weights::SlotGroup {
-  Rank(Meeting& meeting, int own) : meeting_(meeting), index(own) {}
+  Rank(RankMeeting& meeting, int own) : meeting_(meeting), index(own) {}
 
-  std::vector<std::string> gather(const std::string& mine) override {
-    meeting_.texts[static_cast<std::size_t>(index)] = mine;
-    meeting_.barrier.arrive_and_wait();
-    std::vector<std::string> all = index == 0 ? meeting_.texts : std::vector<std::string>{};
-    meeting_.barrier.arrive_and_wait();
-    return all;
-  }
-  void barrier() override { meeting_.barrier.arrive_and_wait(); }
+  std::vector<std::string> gather(const std::string& mine) override { return meeting_.gather(index, mine); }
+  void barrier() override { meeting_.barrier(index); }
 
  private:
-  Meeting& meeting_;
+  RankMeeting& meeting_;
 
  public:
   int index;
@@ -77,20 +72,28 @@ struct PushingRanks::Rank final : weights::SlotGroup {
   std::unique_ptr<weights::NetworkPush> network;  // of rank 0
 };
 
+// What a rank waits for ends when another has failed, or by its own deadline; so does this.
 template <typename Step>
 void PushingRanks::on_all(const Step& step) {
+  meeting_->reset();
   std::vector<std::future<void>> running;
   for (const auto& rank : ranks_) {
     running.push_back(std::async(std::launch::async, [&, own = rank.get()] {
-      if (on_gpus(options_.transport)) gpu::select_device(options_.uuids[static_cast<std::size_t>(own->index)]);
-      step(*own);
+      try {
+        if (on_gpus(options_.transport)) gpu::select_device(options_.uuids[static_cast<std::size_t>(own->index)]);
+        step(*own);
+      } catch (...) {
+        meeting_->fail(own->index, std::current_exception());
+      }
     }));
   }
   for (std::future<void>& rank : running) rank.get();
+  meeting_->rethrow_failure();
 }
 
 PushingRanks::PushingRanks(RanksOptions options)
-    : options_(std::move(options)), meeting_(std::make_unique<Meeting>(options_.uuids.size())) {
+    : options_(std::move(options)),
+      meeting_(std::make_unique<RankMeeting>(static_cast<int>(options_.uuids.size()), patience(options_))) {
   const int size = static_cast<int>(options_.uuids.size());
   const bool gpus = on_gpus(options_.transport);
   if (size > 1 && !gpus) throw Error(ErrorKind::refused, "tensor-parallel ranks of this benchmark are on GPUs");
@@ -110,7 +113,8 @@ PushingRanks::PushingRanks(RanksOptions options)
       rank.placed.push_back({entry.parameter.full, entry.offset});
     if (size == 1) return;
     rank.tp = std::make_unique<gpu::Communicator>(
-        gpu::CommunicatorOptions{"tp", rank.index, size, options_.timeout, {}}, unique_id);
+        gpu::CommunicatorOptions{"tp", rank.index, size, patience(options_), [this] { return meeting_->failure(); }},
+        unique_id);
     channels::GatherOptions gather;
     gather.layouts.emplace_back();
     for (int other = 0; other < size; ++other) gather.layouts[0].push_back(layout_of(options_.model, other, size));
@@ -123,12 +127,15 @@ PushingRanks::PushingRanks(RanksOptions options)
 }
 
 PushingRanks::~PushingRanks() {
-  // Communicators end together.
-  on_all([](Rank& rank) {
-    rank.network.reset();
-    rank.staged.reset();
-    rank.tp.reset();
-  });
+  try {
+    on_all([](Rank& rank) {
+      rank.network.reset();
+      rank.staged.reset();
+      rank.tp.reset();
+    });
+  } catch (const std::exception& error) {
+    log::error("bench", std::string("end of the ranks: ") + error.what());
+  }
 }
 
 void PushingRanks::new_weights(uint64_t seed) {

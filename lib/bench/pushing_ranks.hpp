@@ -1,5 +1,7 @@
 // Trainer ranks that have weights and nothing else: threads of one process, each with a device, a shard of a model and
-// what a push needs. They go through pushes together, as ranks in processes of their own do.
+// what a push needs. They go through pushes together, as ranks in processes of their own do. Every call blocks until
+// all ranks are done; waits for the engine have options.timeout, those for other ranks twice as much, and when one rank
+// fails the others do not wait for it.
 #pragma once
 
 #include <cstdint>
@@ -15,6 +17,8 @@
 #include "weights/session.hpp"
 
 namespace vime::bench {
+
+class RankMeeting;
 
 enum class Transport { ipc, nccl, shm, tcp };
 Transport parse_transport(const std::string& name);
@@ -55,14 +59,13 @@ class PushingRanks {
 
  private:
   struct Rank;
-  struct Meeting;
   template <typename Step>
   void on_all(const Step& step);
   void send(Rank& rank, weights::EngineClient& engine, int workers, int64_t version, bool init_needed,
             PushTimes& times);
 
   RanksOptions options_;
-  std::unique_ptr<Meeting> meeting_;
+  std::unique_ptr<RankMeeting> meeting_;
   std::vector<std::unique_ptr<Rank>> ranks_;
 };
 

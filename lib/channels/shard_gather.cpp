@@ -15,16 +15,7 @@ uint64_t aligned(uint64_t bytes) {
 
 }  // namespace
 
-ShardGather::ShardGather(GatherOptions options) : options_(std::move(options)) {
-  for (const std::vector<arch::ArenaLayout>& of_stage : options_.layouts) {
-    auto& ranks = owned_.emplace_back();
-    for (const arch::ArenaLayout& layout : of_stage) {
-      auto& owned = ranks.emplace_back();
-      for (const arch::ArenaEntry& entry : layout.entries) {
-        if (entry.shard.owner()) owned[entry.parameter.full.name] = &entry;
-      }
-    }
-  }
+ShardGather::ShardGather(GatherOptions options) : options_(std::move(options)), shards_(std::move(options_.layouts)) {
   uint64_t scratch_bytes = 0;
   for (const weights::Bucket& bucket : options_.buckets) {
     shares_.push_back(shares_of(bucket));
@@ -34,21 +25,11 @@ ShardGather::ShardGather(GatherOptions options) : options_(std::move(options)) {
   for (auto& scratch : scratch_) scratch = std::make_unique<gpu::DeviceMemory>(scratch_bytes);
 }
 
-std::vector<ShardGather::Part> ShardGather::parts_of(const weights::Bucket& bucket, std::size_t stage,
-                                                     std::size_t tp_rank) const {
-  std::vector<Part> parts;
-  for (const weights::BucketEntry& wanted : bucket.entries) {
-    const auto found = owned_[stage][tp_rank].find(wanted.info.name);
-    if (found != owned_[stage][tp_rank].end()) parts.push_back({found->second, wanted.offset});
-  }
-  return parts;
-}
-
 ShardGather::Shares ShardGather::shares_of(const weights::Bucket& bucket) const {
   Shares shares;
   const auto own_stage = static_cast<std::size_t>(options_.stage);
-  for (std::size_t rank = 0; rank < options_.layouts[own_stage].size(); ++rank) {
-    shares.parts.push_back(parts_of(bucket, own_stage, rank));
+  for (std::size_t rank = 0; rank < shards_.tp_size(); ++rank) {
+    shares.parts.push_back(shards_.parts_of(bucket, own_stage, rank));
     Range range;
     for (const Part& part : shares.parts.back()) {
       if (range.end == 0) range.begin = part.entry->offset;
@@ -58,15 +39,8 @@ ShardGather::Shares ShardGather::shares_of(const weights::Bucket& bucket) const 
     shares.places.push_back(shares.scratch_bytes);
     if (static_cast<int>(rank) != options_.tp_rank) shares.scratch_bytes += aligned(range.bytes());
   }
-  for (std::size_t stage = 0; stage < options_.layouts.size(); ++stage) {
-    Range range{bucket.bytes, bucket.bytes};
-    uint64_t end = 0;
-    for (const Part& part : parts_of(bucket, stage, 0)) {  // the first rank owns a part of every tensor
-      range.begin = std::min(range.begin, part.offset);
-      end = std::max(end, part.offset + part.entry->parameter.full.bytes());
-    }
-    range.end = std::max(range.begin, end);
-    shares.tensors.push_back(range);
+  for (std::size_t stage = 0; stage < shards_.stages(); ++stage) {
+    shares.tensors.push_back(shards_.stage_range(bucket, stage));
   }
   return shares;
 }

@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "arch/parameters.hpp"
+#include "channels/bucket_shards.hpp"
 #include "gpu/communicator.hpp"
 #include "gpu/copies.hpp"
 #include "gpu/device_memory.hpp"
@@ -44,34 +45,24 @@ class ShardGather {
   uint64_t scratch_bytes() const { return 2 * (scratch_[0] ? scratch_[0]->bytes() : 0); }
 
  private:
-  // A stretch of an arena.
-  struct Range {
-    uint64_t begin = 0;
-    uint64_t end = 0;
-    uint64_t bytes() const { return end - begin; }
-  };
-  // An owned shard of one of the bucket's tensors.
-  struct Part {
-    const arch::ArenaEntry* entry = nullptr;
-    uint64_t offset = 0;  // of the whole tensor, in the bucket
-  };
+  using Part = BucketShards::Part;
+  using Range = BucketShards::Range;
   struct Shares {
     std::vector<std::vector<Part>> parts;  // [tensor-parallel rank]
-    std::vector<Range> ranges;             // likewise: that holds the rank's parts
+    std::vector<Range> ranges;             // likewise: of its arena, that holds the rank's parts
     std::vector<uint64_t> places;          // likewise: of the range in the scratch
     std::vector<Range> tensors;            // [stage]: of the bucket's bytes
     uint64_t scratch_bytes = 0;
   };
   Shares shares_of(const weights::Bucket& bucket) const;
-  std::vector<Part> parts_of(const weights::Bucket& bucket, std::size_t stage, std::size_t tp_rank) const;
   void exchange_shards(const Shares& shares, std::byte* scratch);
   void exchange_stages(const Shares& shares, std::byte* place);
   gpu::Copies& placing(std::size_t number, std::byte* place, const std::byte* scratch);
   gpu::Communicator* any_group() const { return options_.tp != nullptr ? options_.tp : options_.stages; }
 
   GatherOptions options_;
-  std::vector<std::vector<std::map<std::string, const arch::ArenaEntry*>>> owned_;  // [stage][tensor-parallel rank]
-  std::vector<Shares> shares_;                                                      // of the buckets
+  BucketShards shards_;
+  std::vector<Shares> shares_;  // of the buckets
   std::unique_ptr<gpu::DeviceMemory> scratch_[2];
   std::map<std::pair<std::size_t, std::byte*>, std::unique_ptr<gpu::Copies>> placings_;
   gpu::OwnedStream links_{gpu::Priority::first}, copies_;

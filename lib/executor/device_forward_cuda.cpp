@@ -80,6 +80,7 @@ class DeviceForward final : public Forward {
   int64_t slots() const override { return slots_; }
   std::vector<engine::Sampled> run(const engine::Batch& batch, bool draws) override;
   torch::Tensor logits(const std::vector<engine::TokenRow>& rows) override;
+  int64_t replayed_steps() const override { return replayed_steps_; }
   void sleep() override;
   void wake() override { cache_->commit(); }
 
@@ -127,6 +128,7 @@ class DeviceForward final : public Forward {
   std::unique_ptr<StepMemory> graph_memory_;  // its addresses are in the graphs
   std::map<std::pair<int64_t, bool>, std::unique_ptr<at::cuda::CUDAGraph>> graphs_;
   at::cuda::MempoolId_t graph_pool_;
+  int64_t replayed_steps_ = 0;
 };
 
 // Where a replayed step lies: the arrays' places depend on its size alone.
@@ -342,6 +344,7 @@ std::vector<engine::Sampled> DeviceForward::run(const engine::Batch& batch, bool
     const StepLayout layout(graph_sizes(size, row_wise()));
     fill_step(batch, layout, kv_.positions, graph_memory_->in_host.data());
     graph_for(size, layout, draws).replay();
+    ++replayed_steps_;
     stream_.synchronize();
     return draws ? results(batch, *graph_memory_) : std::vector<engine::Sampled>{};
   }

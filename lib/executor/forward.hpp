@@ -4,6 +4,7 @@
 
 #include <torch/torch.h>
 
+#include <cstdint>
 #include <vector>
 
 #include "engine/executor.hpp"
@@ -26,6 +27,8 @@ class Forward {
   virtual std::vector<engine::Sampled> run(const engine::Batch& batch, bool draws) = 0;
   // Logits of every row, float32 [rows, vocab] in the host's memory; for tests and checks.
   virtual torch::Tensor logits(const std::vector<engine::TokenRow>& rows) = 0;
+  // How many of all steps a captured graph has replayed; likewise. None on the CPU.
+  virtual int64_t replayed_steps() const { return 0; }
   // Gives back the memory of the KV cache with its contents; no other call before wake().
   virtual void sleep() = 0;
   virtual void wake() = 0;

@@ -8,8 +8,6 @@
 namespace vime::gpu {
 namespace {
 
-constexpr int kThreads = 256;
-
 // A block adds up the rows of one id: the one whose first token stands at the block's place. The others have nothing to
 // do.
 template <bool kAligned>
@@ -42,48 +40,6 @@ __global__ void __launch_bounds__(kLargestBlock) add_rows(EmbeddingGradient work
   }
 }
 
-template <bool kAligned>
-__global__ void __launch_bounds__(kThreads)
-    narrow(const float* __restrict__ from, Bf16* __restrict__ to, int64_t count) {
-  const int64_t begin = (int64_t{blockIdx.x} * kThreads + threadIdx.x) * kPack;
-  if (begin >= count) return;
-  float values[kPack];
-  if (kAligned && begin + kPack <= count) {
-#pragma unroll
-    for (int i = 0; i < kPack; i += 4) {
-      const float4 four = *reinterpret_cast<const float4*>(from + begin + i);
-      values[i] = four.x;
-      values[i + 1] = four.y;
-      values[i + 2] = four.z;
-      values[i + 3] = four.w;
-    }
-    *reinterpret_cast<Pack*>(to + begin) = rounded(values);
-    return;
-  }
-  for (int64_t i = begin; i < min(begin + kPack, count); ++i) to[i] = rounded(from[i]);
-}
-
-template <bool kAligned>
-__global__ void __launch_bounds__(kThreads)
-    widen(const Bf16* __restrict__ from, float* __restrict__ to, int64_t count) {
-  const int64_t begin = (int64_t{blockIdx.x} * kThreads + threadIdx.x) * kPack;
-  if (begin >= count) return;
-  if (kAligned && begin + kPack <= count) {
-    const Pack pack = *reinterpret_cast<const Pack*>(from + begin);
-#pragma unroll
-    for (int i = 0; i < kPack; i += 4) {
-      *reinterpret_cast<float4*>(to + begin + i) = {value_of(pack, i), value_of(pack, i + 1), value_of(pack, i + 2),
-                                                    value_of(pack, i + 3)};
-    }
-    return;
-  }
-  for (int64_t i = begin; i < min(begin + kPack, count); ++i) to[i] = value_of(from[i]);
-}
-
-unsigned cast_blocks(int64_t count) {
-  return static_cast<unsigned>(divide_up(count, kThreads * kPack));
-}
-
 }  // namespace
 
 void add_embedding_gradient(const EmbeddingGradient& gradient, Stream stream) {
@@ -95,26 +51,6 @@ void add_embedding_gradient(const EmbeddingGradient& gradient, Stream stream) {
     add_rows<true><<<blocks, threads, 0, stream>>>(gradient);
   } else {
     add_rows<false><<<blocks, threads, 0, stream>>>(gradient);
-  }
-  VIME_CUDA(cudaGetLastError());
-}
-
-void cast(const float* from, Bf16* to, int64_t count, Stream stream) {
-  if (count == 0) return;
-  if (aligned(from) && aligned(to)) {
-    narrow<true><<<cast_blocks(count), kThreads, 0, stream>>>(from, to, count);
-  } else {
-    narrow<false><<<cast_blocks(count), kThreads, 0, stream>>>(from, to, count);
-  }
-  VIME_CUDA(cudaGetLastError());
-}
-
-void cast(const Bf16* from, float* to, int64_t count, Stream stream) {
-  if (count == 0) return;
-  if (aligned(from) && aligned(to)) {
-    widen<true><<<cast_blocks(count), kThreads, 0, stream>>>(from, to, count);
-  } else {
-    widen<false><<<cast_blocks(count), kThreads, 0, stream>>>(from, to, count);
   }
   VIME_CUDA(cudaGetLastError());
 }

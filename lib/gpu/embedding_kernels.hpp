@@ -1,5 +1,4 @@
-// The gradient of an embedding table, and casts of large buffers. Nothing blocks: kernels are queued on `stream`; the
-// same bits every time.
+// The gradient of an embedding table. Nothing blocks: the kernel is queued on `stream`; the same bits every time.
 #pragma once
 
 #include <cstdint>
@@ -22,9 +21,5 @@ struct EmbeddingGradient {
   int64_t width = 0;
 };
 void add_embedding_gradient(const EmbeddingGradient& gradient, Stream stream);
-
-// To the nearest, ties to even.
-void cast(const float* from, Bf16* to, int64_t count, Stream stream);
-void cast(const Bf16* from, float* to, int64_t count, Stream stream);
 
 }  // namespace vime::gpu

@@ -66,11 +66,5 @@ void add_sum_of_squares(const float*, int64_t, double*, double*, Stream) {
 void add_embedding_gradient(const EmbeddingGradient&, Stream) {
   refuse();
 }
-void cast(const float*, Bf16*, int64_t, Stream) {
-  refuse();
-}
-void cast(const Bf16*, float*, int64_t, Stream) {
-  refuse();
-}
 
 }  // namespace vime::gpu

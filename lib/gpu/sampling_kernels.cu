@@ -1,13 +1,11 @@
 // Two launches. The first looks at each chunk of each row once: its largest logit and its sum of weights. The second
 // has a block for each row: without filters it finds the chunk in which the cumulative distribution passes the random
-// number, and the token in it; with filters it turns each of them into the least logit that stays, which it finds by
-// cutting the range of logits again and again, and walks over the row again. Every sum is taken in an order that
+// number, and the token in it; with filters it does what sampling_filters.cuh says. Every sum is taken in an order that
 // depends on the vocabulary's size alone.
 #include "gpu/sampling_kernels.hpp"
 
 #include <cuda_bf16.h>
 
-#include <cfloat>
 #include <climits>
 #include <cmath>
 #include <cstdint>
@@ -15,50 +13,17 @@
 
 #include "base/error.hpp"
 #include "gpu/check.hpp"
+#include "gpu/sampling_filters.cuh"
+#include "gpu/sampling_row.cuh"
 
 namespace vime::gpu {
 namespace {
 
-constexpr int kWarp = 32;
-constexpr unsigned kAllLanes = 0xffffffffu;
-constexpr int kChunk = 4096;
+using namespace draws;
+
 constexpr int kChunkThreads = 256;
 constexpr int kPerThread = kChunk / kChunkThreads;
-constexpr int kRowThreads = 512;
-constexpr int kWalked = kChunk / kRowThreads;  // ids of a thread that walks over a chunk
 constexpr int kMostChunks = 512;
-constexpr int kCuts = 7;
-constexpr double kFar = 20;  // weights of less than exp(-kFar) are together far below most cuts
-
-// Unsigned numbers in the order of the floats, with one key for both zeros.
-__device__ uint32_t key_of(float value) {
-  const uint32_t bits = __float_as_uint(value + 0.0f);
-  return (bits & 0x80000000u) != 0 ? ~bits : bits | 0x80000000u;
-}
-__device__ float value_of(uint32_t key) {
-  return __uint_as_float((key & 0x80000000u) != 0 ? key & 0x7fffffffu : ~key);
-}
-
-__device__ float widen(float value) {
-  return value;
-}
-__device__ float widen(__nv_bfloat16 value) {
-  return __bfloat162float(value);
-}
-
-// A logit and its id as one number: the larger logit is the larger number, the lower id among equals.
-using Ranked = unsigned long long;
-__device__ Ranked ranked(float logit, int32_t id) {
-  return static_cast<Ranked>(key_of(logit)) << 32 | static_cast<uint32_t>(~id);
-}
-__device__ float logit_of(Ranked one) {
-  return value_of(static_cast<uint32_t>(one >> 32));
-}
-__device__ int32_t id_of(Ranked one) {
-  return static_cast<int32_t>(~static_cast<uint32_t>(one));
-}
-
-constexpr Ranked kNone = 0;  // less than every finite logit
 
 struct Chunk {
   Ranked best;        // of the ids that are not banned; kNone: there is none
@@ -70,59 +35,8 @@ struct Chunk {
   int32_t padding;
 };
 
-template <typename T>
-struct Larger {
-  __device__ T operator()(T a, T b) const { return a > b ? a : b; }
-};
-struct Smaller {
-  __device__ int32_t operator()(int32_t a, int32_t b) const { return min(a, b); }
-};
-template <typename T>
-struct Plus {
-  __device__ T operator()(T a, T b) const { return a + b; }
-};
-
-// Over the whole block of kThreads, in a fixed order; every thread gets the result.
-template <int kThreads, typename T, typename Join>
-__device__ T block_reduce(T value, Join join) {
-  __shared__ T parts[kThreads / kWarp];
-  for (int offset = kWarp / 2; offset > 0; offset /= 2) value = join(value, __shfl_down_sync(kAllLanes, value, offset));
-  if (threadIdx.x % kWarp == 0) parts[threadIdx.x / kWarp] = value;
-  __syncthreads();
-  T result = parts[0];
-  for (int i = 1; i < kThreads / kWarp; ++i) result = join(result, parts[i]);
-  __syncthreads();
-  return result;
-}
-
-// The sum over the threads before this one; `total` of all.
-template <typename T>
-__device__ T block_prefix(T value, T* total) {
-  __shared__ T parts[kRowThreads / kWarp];
-  const int lane = threadIdx.x % kWarp;
-  T inclusive = value;
-  for (int offset = 1; offset < kWarp; offset *= 2) {
-    const T other = __shfl_up_sync(kAllLanes, inclusive, offset);
-    if (lane >= offset) inclusive += other;
-  }
-  if (lane == kWarp - 1) parts[threadIdx.x / kWarp] = inclusive;
-  __syncthreads();
-  T before = 0, all = 0;
-  for (int i = 0; i < kRowThreads / kWarp; ++i) {
-    if (i == static_cast<int>(threadIdx.x / kWarp)) before = all;
-    all += parts[i];
-  }
-  __syncthreads();
-  *total = all;
-  return before + inclusive - value;
-}
-
 __device__ double inverse_temperature(const SampleRow& sample) {
   return sample.forced < 0 && sample.temperature > 0 ? 1.0 / static_cast<double>(sample.temperature) : 1.0;
-}
-
-__device__ double weight_of(float logit, float largest, double inverse) {
-  return exp((static_cast<double>(logit) - static_cast<double>(largest)) * inverse);
 }
 
 template <typename T>
@@ -194,195 +108,6 @@ __global__ void __launch_bounds__(kChunkThreads)
   if (threadIdx.x == 0) chunks[row * gridDim.x + blockIdx.x] = found;
 }
 
-// A row with its temperature, seen by a block of kRowThreads.
-template <typename T>
-struct Row {
-  const T* logits;
-  int vocab;
-  const uint32_t* banned;  // bits, or null
-  float largest;           // of the ids that are not banned
-  double inverse;
-
-  __device__ bool is_open(int id) const { return banned == nullptr || (banned[id / 32] >> (id % 32) & 1u) == 0; }
-  __device__ float logit(int id) const { return widen(logits[id]); }
-  __device__ double weight(float logit) const { return weight_of(logit, largest, inverse); }
-};
-
-// What stays: keys above `least`, and of those equal to it the first `ties` in id order.
-struct Kept {
-  uint32_t least = 0;
-  int32_t ties = INT_MAX;
-};
-
-// A place between keys: `above` is the sum of values of all keys from `end` on.
-template <typename T>
-struct Place {
-  uint32_t least = 0;
-  uint64_t end = 0;
-  T above = 0;
-};
-
-// The largest key whose sum of values over it and all larger keys is at least `wanted`, given that the sum from
-// place.least on is and that from place.end on is not. Each pass over the row cuts the range in kCuts + 1 parts.
-template <typename L, typename T, typename Value>
-__device__ Place<T> narrow_down(const Row<L>& row, Place<T> place, T wanted, Value value) {
-  while (place.least + uint64_t{1} < place.end) {
-    uint32_t cuts[kCuts];
-    T sums[kCuts] = {};
-#pragma unroll
-    for (int i = 0; i < kCuts; ++i) {
-      cuts[i] = static_cast<uint32_t>(place.least + (place.end - place.least) * (i + 1) / (kCuts + 1));
-    }
-    const auto last = static_cast<uint32_t>(place.end - 1);
-    for (int id = threadIdx.x; id < row.vocab; id += kRowThreads) {
-      const float logit = row.logit(id);
-      const uint32_t key = key_of(logit);
-      if (key < cuts[0] || key > last || !row.is_open(id)) continue;
-      const T own = value(logit);
-#pragma unroll
-      for (int i = 0; i < kCuts; ++i) {
-        if (key >= cuts[i] && (i + 1 == kCuts || key < cuts[i + 1])) sums[i] += own;
-      }
-    }
-#pragma unroll
-    for (int i = 0; i < kCuts; ++i) sums[i] = block_reduce<kRowThreads>(sums[i], Plus<T>{});
-    bool found = false;
-#pragma unroll
-    for (int i = kCuts - 1; i >= 0; --i) {
-      if (found) continue;
-      if (place.above + sums[i] >= wanted) {
-        place.least = cuts[i];
-        found = true;
-      } else {
-        place.above += sums[i];
-        place.end = cuts[i];
-      }
-    }
-  }
-  return place;
-}
-
-struct One {
-  __device__ int32_t operator()(float) const { return 1; }
-};
-template <typename T>
-struct Weight {
-  const Row<T>& row;
-  __device__ double operator()(float logit) const { return row.weight(logit); }
-};
-
-// The least key whose weight is at least min_p. The largest logit has weight 1 and always stays.
-template <typename T>
-__device__ uint32_t least_of_min_p(const Row<T>& row, double min_p) {
-  uint32_t low = 0, high = key_of(row.largest);
-  while (low < high) {
-    const uint32_t middle = low + (high - low) / 2;
-    if (row.weight(value_of(middle)) >= min_p) {
-      high = middle;
-    } else {
-      low = middle + 1;
-    }
-  }
-  return high;
-}
-
-// The k-th largest key from `least` on, or `least` when there are no more than k.
-template <typename T>
-__device__ uint32_t least_of_top_k(const Row<T>& row, uint32_t least, int32_t k) {
-  int32_t count = 0;
-  for (int id = threadIdx.x; id < row.vocab; id += kRowThreads) {
-    count += row.is_open(id) && key_of(row.logit(id)) >= least ? 1 : 0;
-  }
-  if (block_reduce<kRowThreads>(count, Plus<int32_t>{}) <= k) return least;
-  const Place<int32_t> everything{least, key_of(row.largest) + uint64_t{1}, 0};
-  return narrow_down(row, everything, k, One{}).least;
-}
-
-template <typename T>
-__device__ Kept keep_top_p(const Row<T>& row, uint32_t least, double top_p) {
-  // Most of the mass lies near the largest logit, and what lies far from it costs most of the exponentials.
-  const float far = static_cast<float>(static_cast<double>(row.largest) - kFar / row.inverse);
-  const uint32_t border = max(least, key_of(far));
-  double near_mass = 0, far_mass = 0;
-  for (int id = threadIdx.x; id < row.vocab; id += kRowThreads) {
-    const float logit = row.logit(id);
-    const uint32_t key = key_of(logit);
-    if (key < least || !row.is_open(id)) continue;
-    (key >= border ? near_mass : far_mass) += row.weight(logit);
-  }
-  near_mass = block_reduce<kRowThreads>(near_mass, Plus<double>{});
-  far_mass = block_reduce<kRowThreads>(far_mass, Plus<double>{});
-  const double wanted = top_p * (near_mass + far_mass);
-  Place<double> place{border, key_of(row.largest) + uint64_t{1}, 0};
-  if (near_mass < wanted) place = {least, border, near_mass};
-  place = narrow_down(row, place, wanted, Weight<T>{row});
-  const double needed = ceil((wanted - place.above) / row.weight(value_of(place.least)));
-  return {place.least, needed < 1 ? 1 : (needed < INT_MAX ? static_cast<int32_t>(needed) : INT_MAX)};
-}
-
-struct Walk {
-  double total = 0;
-  int32_t token = -1;  // where the cumulative distribution passes the target, or the last token with a weight
-  int32_t ties = 0;
-};
-
-// Adds to `walk` the ids of the chunk at `begin`, some for each thread, in id order. True when the target was passed.
-template <typename T>
-__device__ bool walk_chunk(const Row<T>& row, const Kept& kept, int begin, double target, Walk& walk) {
-  __shared__ int32_t passed, last;
-  if (threadIdx.x == 0) {
-    passed = INT_MAX;
-    last = -1;
-  }
-  const int first = begin + kWalked * static_cast<int>(threadIdx.x);
-  double weights[kWalked] = {};
-  double sum = 0;
-  int32_t tied = 0;
-  bool tie[kWalked] = {};
-  for (int i = 0; i < kWalked && first + i < row.vocab; ++i) {
-    const float logit = row.logit(first + i);
-    const uint32_t key = key_of(logit);
-    if (key < kept.least || !row.is_open(first + i)) continue;
-    tie[i] = key == kept.least;
-    tied += tie[i] ? 1 : 0;
-    weights[i] = row.weight(logit);
-  }
-  if (kept.ties < INT_MAX) {
-    int32_t all = 0;
-    int32_t before = walk.ties + block_prefix(tied, &all);
-    for (int i = 0; i < kWalked; ++i) {
-      if (tie[i] && before++ >= kept.ties) weights[i] = 0;
-    }
-    walk.ties += all;
-  }
-  for (const double weight : weights) sum += weight;
-  double all = 0;
-  double mass = walk.total + block_prefix(sum, &all);
-  for (int i = 0; i < kWalked; ++i) {
-    if (weights[i] <= 0) continue;
-    mass += weights[i];
-    atomicMax(&last, first + i);
-    if (mass <= target) continue;
-    atomicMin(&passed, first + i);
-    break;
-  }
-  __syncthreads();
-  walk.total += all;
-  const bool done = passed < INT_MAX;
-  if (done || last >= 0) walk.token = done ? passed : last;
-  __syncthreads();
-  return done;
-}
-
-template <typename T>
-__device__ Walk walk_row(const Row<T>& row, const Kept& kept, double target) {
-  Walk walk;
-  for (int begin = 0; begin < row.vocab; begin += kChunk) {
-    if (walk_chunk(row, kept, begin, target, walk)) break;
-  }
-  return walk;
-}
-
 struct RowSums {
   Ranked best = kNone;
   double total = 0;    // of exp((logit - best) / temperature)
@@ -431,18 +156,6 @@ __device__ int32_t draw_plainly(const Row<T>& row, const double* prefix, int chu
   walk.total = prefix[last];
   walk_chunk(row, Kept{}, last * kChunk, target, walk);
   return walk.token;
-}
-
-template <typename T>
-__device__ Walk draw_filtered(const Row<T>& row, const SampleRow& sample) {
-  Kept kept;
-  if (sample.min_p > 0) kept.least = least_of_min_p(row, static_cast<double>(sample.min_p));
-  if (sample.top_k >= 1) kept.least = least_of_top_k(row, kept.least, sample.top_k);
-  if (sample.top_p < 1.0f) kept = keep_top_p(row, kept.least, static_cast<double>(sample.top_p));
-  const double total = walk_row(row, kept, INFINITY).total;
-  Walk walk = walk_row(row, kept, sample.uniform * total);
-  walk.total = total;
-  return walk;
 }
 
 template <typename T>

@@ -8,6 +8,7 @@
 #include "model/linear.hpp"
 #include "model/main_gradient.hpp"
 #include "model/parallel.hpp"
+#include "model/recompute.hpp"
 #include "model/rotary.hpp"
 
 namespace vime::model {
@@ -80,7 +81,7 @@ struct Decoder::State {
   // How to make a norm's output again, where it is not kept.
   MakeAgain norm_again(const torch::Tensor& sum, const torch::Tensor& weight) const;
   bool makes_again() const {
-    return recompute == Recompute::selective && device.is_cuda() && torch::GradMode::is_enabled();
+    return recompute == arch::Recompute::selective && device.is_cuda() && torch::GradMode::is_enabled();
   }
   // What the ranks use each for a part of the output only: gradients of all ranks add up.
   torch::Tensor shared(const torch::Tensor& x) const {
@@ -109,7 +110,7 @@ struct Decoder::State {
   };
   std::vector<Joined> views;
   int64_t rows_per_product = 0;
-  Recompute recompute = Recompute::none;
+  arch::Recompute recompute = arch::Recompute::none;
   std::unordered_map<std::string, std::size_t> by_name;
   std::vector<Layer> layers;  // of the stage
   torch::Tensor embedding;
@@ -227,9 +228,7 @@ torch::Tensor Decoder::State::embed(const torch::Tensor& ids) const {
   if (rows == 0) return leave(torch::zeros({ids.size(0), config.hidden_size}, embedding.options()) + embedding.sum());
   const torch::Tensor local = ids - vocab_begin;
   const torch::Tensor foreign = (local < 0).logical_or_(local >= rows);
-  const torch::Tensor mine =
-      embedding_rows(embedding, local.masked_fill(foreign, 0)).masked_fill(foreign.unsqueeze(1), 0);
-  return leave(mine);
+  return leave(own_embedding_rows(embedding, local.masked_fill(foreign, -1)));
 }
 
 torch::Tensor Decoder::State::attention_block(int index, const Layer& layer, const Normed& normed,
@@ -319,7 +318,7 @@ Decoder::Residual Decoder::run_layers(const torch::Tensor& x, const torch::Tenso
   const Rotary::Angles angles = state_->rotary.angles(positions, x.options().requires_grad(false));
   Residual rows = {x, {}};
   for (std::size_t i = 0; i < state_->layers.size(); ++i) {
-    if (state_->recompute != Recompute::full) {
+    if (state_->recompute != arch::Recompute::full) {
       rows = state_->run_layer(i, rows, angles, attention);
       continue;
     }
@@ -390,7 +389,7 @@ int64_t Decoder::rows_per_product() const {
   return state_->rows_per_product;
 }
 
-void Decoder::set_recompute(Recompute recompute) {
+void Decoder::set_recompute(arch::Recompute recompute) {
   state_->recompute = recompute;
 }
 

@@ -17,9 +17,9 @@
 
 #include "arch/model_config.hpp"
 #include "arch/parameters.hpp"
+#include "arch/recompute.hpp"
 #include "model/attention.hpp"
 #include "model/collectives.hpp"
-#include "model/recompute.hpp"
 
 namespace vime::model {
 
@@ -86,7 +86,7 @@ class Decoder {
   // bit by bit; 0, the default: all rows at once.
   void set_rows_per_product(int64_t rows);
   int64_t rows_per_product() const;
-  void set_recompute(Recompute recompute);  // none by default
+  void set_recompute(arch::Recompute recompute);  // none by default
 
   // Parameters as leaf tensors that alias the arena, under HF names, in checkpoint order. Local shards.
   struct Named {

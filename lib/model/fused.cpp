@@ -59,7 +59,13 @@ torch::Tensor swiglu_product(const torch::Tensor& gate_up, const torch::Tensor& 
 }
 
 torch::Tensor embedding_rows(const torch::Tensor& table, const torch::Tensor& ids) {
-  return to_kernels(table) ? kernel_embedding_rows(table, ids) : torch::embedding(table, ids);
+  return to_kernels(table) ? kernel_embedding_rows(table, ids, ids) : torch::embedding(table, ids);
+}
+
+torch::Tensor own_embedding_rows(const torch::Tensor& table, const torch::Tensor& ids) {
+  const torch::Tensor any = ids.clamp_min(0);
+  const torch::Tensor rows = to_kernels(table) ? kernel_embedding_rows(table, any, ids) : torch::embedding(table, any);
+  return rows.masked_fill((ids < 0).unsqueeze(1), 0);
 }
 
 }  // namespace vime::model

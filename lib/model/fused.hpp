@@ -45,5 +45,8 @@ torch::Tensor swiglu_product(const torch::Tensor& gate_up, const torch::Tensor& 
 
 // Rows of the table: [vocab, width] by int64 [tokens] -> [tokens, width].
 torch::Tensor embedding_rows(const torch::Tensor& table, const torch::Tensor& ids);
+// The same of a part of a table: ids below 0 are tokens whose rows other ranks have; they give zeros and take no
+// gradient.
+torch::Tensor own_embedding_rows(const torch::Tensor& table, const torch::Tensor& ids);
 
 }  // namespace vime::model

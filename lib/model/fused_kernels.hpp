@@ -22,6 +22,9 @@ torch::Tensor kernel_swiglu(const torch::Tensor& gate, const torch::Tensor& up);
 torch::Tensor kernel_swiglu(const torch::Tensor& gate_up);
 torch::Tensor kernel_swiglu_product(const torch::Tensor& gate_up, const torch::Tensor& weight,
                                     int64_t rows_per_product);
-torch::Tensor kernel_embedding_rows(const torch::Tensor& table, const torch::Tensor& ids);
+// The rows `ids`; their gradients go to the rows gradient_ids, and to none where that is below 0. The rows of one id
+// are added up one after the other, so that tokens of other ranks must not all stand for the same one.
+torch::Tensor kernel_embedding_rows(const torch::Tensor& table, const torch::Tensor& ids,
+                                    const torch::Tensor& gradient_ids);
 
 }  // namespace vime::model

@@ -1,7 +1,5 @@
 #include "model/fused_kernels.hpp"
 
-#include <c10/cuda/CUDAStream.h>
-
 #include <optional>
 #include <utility>
 
@@ -12,6 +10,7 @@
 #include "gpu/swiglu_kernels.hpp"
 #include "model/linear.hpp"
 #include "model/main_gradient.hpp"
+#include "model/torch_device.hpp"
 
 namespace vime::model {
 namespace {
@@ -19,10 +18,6 @@ namespace {
 using gpu::Bf16;
 using torch::autograd::AutogradContext;
 using torch::autograd::tensor_list;
-
-gpu::Stream stream() {
-  return c10::cuda::getCurrentCUDAStream().stream();
-}
 
 // Autograd takes no undefined tensors among a function's inputs.
 using MaybeTensor = std::optional<torch::Tensor>;
@@ -82,7 +77,7 @@ struct AddRmsNorm : torch::autograd::Function<AddRmsNorm> {
     norm.normal = bits(normal);
     norm.inverse = floats(inverse);
     norm.epsilon = static_cast<float>(epsilon);
-    gpu::add_rms_norm(norm, stream());
+    gpu::add_rms_norm(norm, current_stream(x.device()));
     context->set_materialize_grads(false);
     context->save_for_backward({delta.defined() ? sum : from, weight, inverse});
     context->saved_data["adds"] = delta.defined();
@@ -112,7 +107,7 @@ struct AddRmsNorm : torch::autograd::Function<AddRmsNorm> {
     norm.d_x = bits(d_x);
     norm.d_weight = floats(d_weight.sum());
     norm.workspace = floats(workspace);
-    gpu::add_rms_norm_backward(norm, stream());
+    gpu::add_rms_norm_backward(norm, current_stream(sum.device()));
     return {d_x, d_weight.for_autograd(), adds ? d_x : torch::Tensor(), torch::Tensor()};
   }
 };
@@ -203,7 +198,7 @@ std::pair<torch::Tensor, torch::Tensor> turn_back(AutogradContext* context, size
     workspace = new_floats(q, gpu::norm_and_rotate_workspace(dim));
     work.workspace = floats(workspace);
   }
-  gpu::norm_and_rotate_backward(rotation.shape(d_q.size(0)), work, stream());
+  gpu::norm_and_rotate_backward(rotation.shape(d_q.size(0)), work, current_stream(d_q.device()));
   return {d_q_weight.for_autograd(), d_k_weight.for_autograd()};
 }
 
@@ -217,7 +212,7 @@ struct NormAndRotate : torch::autograd::Function<NormAndRotate> {
     const torch::Tensor q_out = new_heads(q_rows, dim);
     const torch::Tensor k_out = new_heads(k_rows, dim);
     gpu::norm_and_rotate(rotation.shape(q.size(0)), read_heads(q_rows, dim), read_heads(k_rows, dim),
-                         heads_of(q_out, dim), heads_of(k_out, dim), stream());
+                         heads_of(q_out, dim), heads_of(k_out, dim), current_stream(q.device()));
     rotation.keep(context, q_rows, k_rows);
     return {q_out, k_out};
   }
@@ -249,7 +244,7 @@ struct NormAndRotateJoined : torch::autograd::Function<NormAndRotateJoined> {
     const torch::Tensor q_out = new_heads(q, dim);
     const torch::Tensor k_out = new_heads(k, dim);
     gpu::norm_and_rotate(rotation.shape(rows.size(0)), read_heads(q, dim), read_heads(k, dim), heads_of(q_out, dim),
-                         heads_of(k_out, dim), stream());
+                         heads_of(k_out, dim), current_stream(rows.device()));
     rotation.keep(context, q, k);
     return {q_out, k_out, v};
   }
@@ -290,7 +285,7 @@ GateAndUp halves(const torch::Tensor& gate_up) {
 
 torch::Tensor product_of(const GateAndUp& in) {
   const torch::Tensor product = torch::empty(in.gate.sizes(), in.gate.options());
-  gpu::swiglu(swiglu_of(in.gate, in.up), rows_of(product), stream());
+  gpu::swiglu(swiglu_of(in.gate, in.up), rows_of(product), current_stream(product.device()));
   return product;
 }
 
@@ -298,7 +293,7 @@ torch::Tensor product_of(const GateAndUp& in) {
 void swiglu_back(const GateAndUp& in, const torch::Tensor& d_product, const GateAndUp& out,
                  const torch::Tensor& product) {
   gpu::swiglu_backward(swiglu_of(in.gate, in.up), read_rows(d_product), rows_of(out.gate), rows_of(out.up),
-                       product.defined() ? rows_of(product) : gpu::Rows<Bf16>(), stream());
+                       product.defined() ? rows_of(product) : gpu::Rows<Bf16>(), current_stream(d_product.device()));
 }
 
 struct SwigluApart : torch::autograd::Function<SwigluApart> {
@@ -356,8 +351,9 @@ struct SwigluProduct : torch::autograd::Function<SwigluProduct> {
 };
 
 struct EmbeddingRows : torch::autograd::Function<EmbeddingRows> {
-  static torch::Tensor forward(AutogradContext* context, const torch::Tensor& table, const torch::Tensor& ids) {
-    context->save_for_backward({table, ids});
+  static torch::Tensor forward(AutogradContext* context, const torch::Tensor& table, const torch::Tensor& ids,
+                               const torch::Tensor& gradient_ids) {
+    context->save_for_backward({table, gradient_ids});
     return torch::embedding(table, ids);
   }
 
@@ -374,8 +370,8 @@ struct EmbeddingRows : torch::autograd::Function<EmbeddingRows> {
     work.table = floats(d_table.sum());
     work.tokens = ids.numel();
     work.width = table.size(1);
-    gpu::add_embedding_gradient(work, stream());
-    return {d_table.for_autograd(), torch::Tensor()};
+    gpu::add_embedding_gradient(work, current_stream(rows.device()));
+    return {d_table.for_autograd(), torch::Tensor(), torch::Tensor()};
   }
 };
 
@@ -423,8 +419,9 @@ torch::Tensor kernel_swiglu_product(const torch::Tensor& gate_up, const torch::T
   return SwigluProduct::apply(gate_up, weight, rows_per_product);
 }
 
-torch::Tensor kernel_embedding_rows(const torch::Tensor& table, const torch::Tensor& ids) {
-  return EmbeddingRows::apply(table, ids);
+torch::Tensor kernel_embedding_rows(const torch::Tensor& table, const torch::Tensor& ids,
+                                    const torch::Tensor& gradient_ids) {
+  return EmbeddingRows::apply(table, ids, gradient_ids);
 }
 
 }  // namespace vime::model

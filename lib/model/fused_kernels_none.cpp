@@ -33,7 +33,7 @@ torch::Tensor kernel_swiglu(const torch::Tensor&) {
 torch::Tensor kernel_swiglu_product(const torch::Tensor&, const torch::Tensor&, int64_t) {
   refuse();
 }
-torch::Tensor kernel_embedding_rows(const torch::Tensor&, const torch::Tensor&) {
+torch::Tensor kernel_embedding_rows(const torch::Tensor&, const torch::Tensor&, const torch::Tensor&) {
   refuse();
 }
 

@@ -1,7 +1,5 @@
 #include "model/head_chunks.hpp"
 
-#include <c10/cuda/CUDAStream.h>
-
 #include <algorithm>
 #include <functional>
 
@@ -10,16 +8,13 @@
 #include "model/head.hpp"
 #include "model/linear.hpp"
 #include "model/main_gradient.hpp"
+#include "model/torch_device.hpp"
 
 namespace vime::model {
 namespace {
 
 using torch::autograd::AutogradContext;
 using torch::autograd::tensor_list;
-
-gpu::Stream stream() {
-  return c10::cuda::getCurrentCUDAStream().stream();
-}
 
 float* floats(const torch::Tensor& tensor) {
   return tensor.data_ptr<float>();
@@ -59,7 +54,7 @@ struct ChunkedLogprobs : torch::autograd::Function<ChunkedLogprobs> {
     for_each_chunk(count, [&](int64_t begin, int64_t size) {
       const torch::Tensor logits = product(rows.narrow(0, begin, size), weight, head.rows_per_product);
       gpu::logprob_parts(view_of(logits, head.targets.narrow(0, begin, size), head),
-                         floats(parts) + gpu::kLogprobParts * begin, stream());
+                         floats(parts) + gpu::kLogprobParts * begin, current_stream(rows.device()));
     });
     const std::vector<torch::Tensor> of_ranks = head.ranks->all_gather(parts);
     torch::Tensor logprobs = torch::empty({count}, options);
@@ -74,7 +69,7 @@ struct ChunkedLogprobs : torch::autograd::Function<ChunkedLogprobs> {
         of_chunk = torch::cat(pieces);
       }
       gpu::combine_logprob_parts(floats(of_chunk), ranks, size, floats(logprobs) + begin, floats(entropies) + begin,
-                                 floats(log_sums) + begin, stream());
+                                 floats(log_sums) + begin, current_stream(rows.device()));
     });
     context->set_materialize_grads(false);  // an entropy that is only a figure costs the backward pass nothing
     context->save_for_backward({rows, weight, log_sums, entropies});
@@ -100,7 +95,8 @@ struct ChunkedLogprobs : torch::autograd::Function<ChunkedLogprobs> {
       torch::Tensor logits = product(of_chunk, weight, head.rows_per_product);
       gpu::logprob_backward(view_of(logits, head.targets.narrow(0, begin, size), head), floats(log_sums) + begin,
                             d_entropies.defined() ? floats(entropies) + begin : nullptr, floats(d_logprobs) + begin,
-                            d_entropies.defined() ? floats(d_entropies) + begin : nullptr, stream());
+                            d_entropies.defined() ? floats(d_entropies) + begin : nullptr,
+                            current_stream(rows.device()));
       torch::Tensor out = d_rows.narrow(0, begin, size);
       at::mm_out(out, logits, weight);
       if (main.defined()) add_product(main, logits, of_chunk);

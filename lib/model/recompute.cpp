@@ -2,8 +2,6 @@
 
 #include <utility>
 
-#include "base/error.hpp"
-
 namespace vime::model {
 namespace {
 
@@ -35,13 +33,6 @@ struct Recomputed : torch::autograd::Function<Recomputed> {
 };
 
 }  // namespace
-
-Recompute parse_recompute(const std::string& name) {
-  if (name == "none") return Recompute::none;
-  if (name == "selective") return Recompute::selective;
-  if (name == "full") return Recompute::full;
-  throw Error(ErrorKind::refused, "recompute: expected none, selective or full, found \"" + name + "\"");
-}
 
 torch::Tensor recomputed(const Part& part, const torch::Tensor& x) {
   return torch::GradMode::is_enabled() ? Recomputed::apply(x, part) : part(x);

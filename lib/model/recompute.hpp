@@ -4,14 +4,8 @@
 #include <torch/torch.h>
 
 #include <functional>
-#include <string>
 
 namespace vime::model {
-
-// What a backward pass computes again: nothing; what costs little and is large (norms, the product that enters the down
-// projection), on GPUs; or whole layers, of which only the input is kept.
-enum class Recompute { none, selective, full };
-Recompute parse_recompute(const std::string& name);  // by those names
 
 // part(x), of which only x is kept. The part runs once more in the backward pass, with the same collectives, so that
 // all ranks have to do alike.

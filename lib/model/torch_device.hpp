@@ -16,8 +16,7 @@ torch::Device select_torch_device(const std::string& device, const std::string& 
 
 // Of LibTorch's caching allocator on the calling thread's GPU; zeros on the CPU. Arenas are not in it.
 struct TorchMemory {
-  uint64_t used_bytes = 0, peak_used_bytes = 0;          // handed out to tensors
-  uint64_t reserved_bytes = 0, peak_reserved_bytes = 0;  // taken from the device
+  uint64_t used_bytes = 0, peak_used_bytes = 0;  // handed out to tensors
 };
 TorchMemory torch_memory(torch::Device device);
 void reset_peak_memory(torch::Device device);

@@ -28,8 +28,7 @@ TorchMemory torch_memory(torch::Device device) {
   const allocator::DeviceStats stats = allocator::getDeviceStats(device.index());
   constexpr auto kAll = static_cast<size_t>(c10::CachingAllocator::StatType::AGGREGATE);
   const auto& used = stats.allocated_bytes[kAll];
-  const auto& reserved = stats.reserved_bytes[kAll];
-  return {bytes(used.current), bytes(used.peak), bytes(reserved.current), bytes(reserved.peak)};
+  return {bytes(used.current), bytes(used.peak)};
 }
 
 void reset_peak_memory(torch::Device device) {

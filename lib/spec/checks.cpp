@@ -51,7 +51,7 @@ void check_placement(const ExperimentSpec& spec, Problems& problems) {
 }
 
 // Each transport moves bytes of one kind of memory, and some reach colocated engines only, others never.
-void check_transport(const ExperimentSpec& spec, Problems& problems) {
+void check_transport(const ExperimentSpec& spec, Problems& problems, const Machine& machine) {
   const std::string& transport = spec.weight_sync.transport;
   if (!placement_keys_sound(problems) || !problems.sound({"weight_sync.transport"}) || transport == "auto") return;
   if (transport == "disk") return;
@@ -61,9 +61,10 @@ void check_transport(const ExperimentSpec& spec, Problems& problems) {
                                                         (gpus ? "auto, cuda_ipc, nccl or disk" : "auto or disk"));
   }
   if (gpus != (transport == "cuda_ipc" || transport == "nccl")) {
-    return problems.add_at("weight_sync.transport", "transport " + transport + " does not go with placement.device " +
-                                                        spec.placement.device + "; use auto" +
-                                                        (gpus ? ", cuda_ipc, nccl or disk" : ", shm, tcp or disk"));
+    return problems.add_at("weight_sync.transport",
+                           "transport " + transport + " does not go with placement.device " + spec.placement.device +
+                               "; use auto" + (gpus ? ", cuda_ipc, nccl or disk" : ", shm, tcp or disk") +
+                               cpu_reason(machine));
   }
   const placement::Plan plan = placement::make_plan(placement_request(spec, ""));
   const std::string of_engines = " of " + text(static_cast<int64_t>(plan.engines.size())) + " engines ";
@@ -132,7 +133,7 @@ void check_lengths(const ExperimentSpec& spec, Problems& problems) {
 
 }  // namespace
 
-void derive_values(ExperimentSpec& spec, const Problems& problems, const devices::Inventory& machine) {
+void derive_values(ExperimentSpec& spec, const Problems& problems, Machine& machine) {
   derive_machine(spec, problems, machine);
   derive_engine(spec, problems);
   derive_batches(spec, problems);
@@ -144,14 +145,14 @@ void derive_values(ExperimentSpec& spec, const Problems& problems, const devices
   derive_data(spec, problems);
 }
 
-void check_spec(const ExperimentSpec& spec, Problems& problems, const devices::Inventory& machine) {
+void check_spec(const ExperimentSpec& spec, Problems& problems, const Machine& machine) {
   check_name(spec, problems);
   const std::optional<arch::ModelConfig> model = check_model(spec, problems);
   check_machine(spec, problems, machine);
   check_engine(spec, problems);
   check_placement(spec, problems);
   check_layout(spec, model, problems);
-  check_transport(spec, problems);
+  check_transport(spec, problems, machine);
   check_batches(spec, problems);
   check_training(spec, problems);
   check_reward(spec, problems);

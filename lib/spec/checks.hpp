@@ -3,6 +3,7 @@
 #pragma once
 
 #include <optional>
+#include <string>
 
 #include "arch/model_config.hpp"
 #include "devices/devices.hpp"
@@ -11,15 +12,23 @@
 
 namespace vime::spec {
 
+// What derived values and checks know of the machine.
+struct Machine {
+  devices::Inventory found;
+  std::string cpu_taken;  // why device auto became cpu, for refusals that follow from it; "" where it did not
+};
+
 // Fills every field that was not given and depends on others. Idempotent: a resolved spec stays as it is.
-void derive_values(ExperimentSpec& spec, const Problems& problems, const devices::Inventory& machine);
+void derive_values(ExperimentSpec& spec, const Problems& problems, Machine& machine);
 
 // Adds every contradiction to `problems`; a check whose keys are wrong already is left out.
-void check_spec(const ExperimentSpec& spec, Problems& problems, const devices::Inventory& machine);
+void check_spec(const ExperimentSpec& spec, Problems& problems, const Machine& machine);
 
 // machine_checks.cpp: the kind of devices, which GPUs, and what follows from the kind.
-void derive_machine(ExperimentSpec& spec, const Problems& problems, const devices::Inventory& machine);
-void check_machine(const ExperimentSpec& spec, Problems& problems, const devices::Inventory& machine);
+void derive_machine(ExperimentSpec& spec, const Problems& problems, Machine& machine);
+void check_machine(const ExperimentSpec& spec, Problems& problems, const Machine& machine);
+// "; placement.device auto took the CPU: this machine has 1 GPU, 2 are needed", behind what is refused on the CPU only.
+std::string cpu_reason(const Machine& machine);
 
 // engine_checks.cpp: which engines, and what each kind needs.
 void derive_engine(ExperimentSpec& spec, const Problems& problems);

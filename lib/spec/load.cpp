@@ -213,8 +213,8 @@ ExperimentSpec parse(const std::string& text, const std::string& name, const std
   int number = 0;
   for (const std::string& one : overrides) read_override(one, ++number, spec, problems);
   require_keys(spec, problems);
-  devices::Inventory machine{{}, "no GPUs were looked for"};
-  if (spec.placement.device != "cpu" && find_gpus) machine = find_gpus();
+  Machine machine{{{}, "no GPUs were looked for"}, ""};
+  if (spec.placement.device != "cpu" && find_gpus) machine.found = find_gpus();
   derive_values(spec, problems, machine);
   check_spec(spec, problems, machine);
   problems.throw_if_any();

@@ -38,12 +38,24 @@ void derive_nodes(Placement& placement) {
   }
 }
 
+// Why the job cannot have GPUs of this machine; "" where it can.
+std::string lacking(const Placement& placement, const devices::Inventory& machine) {
+  if (machine.gpus.empty()) return machine.reason.empty() ? "this machine has no GPU" : machine.reason;
+  if (placement.nodes.size() != 1) {
+    return "GPUs are driven on one machine in this version, the job has " +
+           text(static_cast<int64_t>(placement.nodes.size())) + " nodes";
+  }
+  const auto there = static_cast<int64_t>(machine.gpus.size());
+  if (placement.nodes[0] <= there) return "";
+  return "this machine has " + text(there) + (there == 1 ? " GPU, " : " GPUs, ") + text(placement.nodes[0]) +
+         " are needed";
+}
+
 // GPUs where there are enough of them.
-void derive_device(Placement& placement, const devices::Inventory& machine) {
+void derive_device(Placement& placement, Machine& machine) {
   if (placement.device != "auto") return;
-  const bool enough = !machine.gpus.empty() && placement.nodes.size() == 1 &&
-                      placement.nodes[0] <= static_cast<int64_t>(machine.gpus.size());
-  placement.device = enough ? "cuda" : "cpu";
+  machine.cpu_taken = lacking(placement, machine.found);
+  placement.device = machine.cpu_taken.empty() ? "cuda" : "cpu";
 }
 
 void derive_uuids(Placement& placement, const devices::Inventory& machine) {
@@ -94,16 +106,17 @@ void check_gpus(const Placement& placement, const devices::Inventory& machine, P
 }
 
 // Keys that mean something on GPUs only.
-void check_cpu(const ExperimentSpec& spec, Problems& problems) {
+void check_cpu(const ExperimentSpec& spec, Problems& problems, const Machine& machine) {
   const auto refuse = [&](const char* key, const std::string& found) {
     if (problems.is_given(key)) {
-      problems.add_at(key, quoted(key) + " is " + found + ", but placement.device is cpu, where it has no meaning");
+      problems.add_at(key, quoted(key) + " is " + found + ", but placement.device is cpu, where it has no meaning" +
+                               cpu_reason(machine));
     }
   };
   if (spec.trainer.dtype == "bfloat16") {
     problems.add_at("trainer.dtype",
-                    "\"trainer.dtype\" is bfloat16, but placement.device is cpu, where training is in "
-                    "float32");
+                    "\"trainer.dtype\" is bfloat16, but placement.device is cpu, where training is in float32" +
+                        cpu_reason(machine));
   }
   if (!spec.placement.device_uuids.empty()) refuse("placement.device_uuids", "given");
   if (spec.trainer.recompute_granularity != "none")
@@ -124,13 +137,13 @@ void check_offload(const ExperimentSpec& spec, Problems& problems) {
 
 }  // namespace
 
-void derive_machine(ExperimentSpec& spec, const Problems& problems, const devices::Inventory& machine) {
+void derive_machine(ExperimentSpec& spec, const Problems& problems, Machine& machine) {
   Placement& placement = spec.placement;
   if (!problems.is_given("placement.rollout_num_gpus") && placement.colocate)
     placement.rollout_num_gpus = trainer_devices(placement);
   if (!problems.is_given("placement.nodes")) derive_nodes(placement);
   derive_device(placement, machine);
-  if (placement.device_uuids.empty()) derive_uuids(placement, machine);
+  if (placement.device_uuids.empty()) derive_uuids(placement, machine.found);
   const bool gpus = placement.device == "cuda";
   if (spec.trainer.dtype == "auto") spec.trainer.dtype = gpus ? "bfloat16" : "float32";
   if (spec.trainer.recompute_granularity == "auto") spec.trainer.recompute_granularity = gpus ? "selective" : "none";
@@ -142,16 +155,20 @@ void derive_machine(ExperimentSpec& spec, const Problems& problems, const device
     spec.ci.logprob_gap_tolerance = 0.02;
 }
 
-void check_machine(const ExperimentSpec& spec, Problems& problems, const devices::Inventory& machine) {
+std::string cpu_reason(const Machine& machine) {
+  return machine.cpu_taken.empty() ? "" : "; placement.device auto took the CPU: " + machine.cpu_taken;
+}
+
+void check_machine(const ExperimentSpec& spec, Problems& problems, const Machine& machine) {
   if (!problems.sound({"placement.device", "placement.nodes", "placement.device_uuids", "placement.actor_num_nodes",
                        "placement.actor_num_gpus_per_node", "placement.rollout_num_gpus"})) {
     return;
   }
   if (spec.placement.device == "cuda") {
-    check_gpus(spec.placement, machine, problems);
+    check_gpus(spec.placement, machine.found, problems);
     check_offload(spec, problems);
   } else {
-    check_cpu(spec, problems);
+    check_cpu(spec, problems, machine);
   }
 }
 

@@ -161,11 +161,6 @@ std::string memory_text(const ExperimentSpec& spec, const ModelPlan& model) {
          "), " + format_bytes(model.engine_bytes) + " of weights for an engine worker";
 }
 
-arch::Recomputed recomputed_of(const std::string& granularity) {
-  if (granularity == "full") return arch::Recomputed::layers;
-  return granularity == "selective" ? arch::Recomputed::selective : arch::Recomputed::nothing;
-}
-
 Json rank_json(const placement::TrainerRank& rank, const std::optional<ModelPlan>& model) {
   Json json{{"rank", rank.rank},  {"device", rank.device}, {"tp", rank.tp_rank},
             {"pp", rank.pp_rank}, {"cp", rank.cp_rank},    {"dp", rank.dp_rank}};
@@ -197,7 +192,7 @@ ModelPlan model_plan(const ExperimentSpec& spec, const arch::ModelConfig& model)
   work.cp_size = static_cast<int>(trainer.context_parallel_size);
   work.reference = spec.algorithm.kl_loss_coef != 0.0;
   work.tokens = trainer.max_tokens_per_gpu;
-  work.recomputed = recomputed_of(trainer.recompute_granularity);
+  work.recompute = arch::parse_recompute(trainer.recompute_granularity);
   ModelPlan plan;
   for (int pp_rank = 0; pp_rank < pp; ++pp_rank) {
     work.stage = plan.stages.emplace_back(arch::stage_of(model, pp_rank, pp));

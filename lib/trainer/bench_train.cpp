@@ -21,7 +21,7 @@ constexpr size_t kMostKernels = 40;
 
 // A model with random weights and its optimizer, on the GPU.
 struct Model {
-  Model(const arch::ModelConfig& shape, torch::Device device, model::Recompute recompute)
+  Model(const arch::ModelConfig& shape, torch::Device device, arch::Recompute recompute)
       : config(shape),
         memory(arch::arena_layout(config, tensor::DType::bf16, 0, 1).total_bytes),
         decoder(config, tensor::DType::bf16, model::single_rank(), memory.data(), device) {
@@ -133,7 +133,7 @@ TrainBenchOptions train_bench_options(const Json& json) {
   options.tokens = json_int(json, "tokens", what);
   options.sequence = json_int(json, "sequence", what);
   options.micro_batches = json_ints(json, "micro_batches", what);
-  options.recompute = model::parse_recompute(json_string(json, "recompute", what));
+  options.recompute = arch::parse_recompute(json_string(json, "recompute", what));
   options.layers = json_int(json, "layers", what);
   options.repeats = static_cast<int>(json_int(json, "repeats", what));
   options.kernels = json_bool(json, "kernels", what);

@@ -7,8 +7,8 @@
 #include <vector>
 
 #include "arch/model_config.hpp"
+#include "arch/recompute.hpp"
 #include "base/json.hpp"
-#include "model/recompute.hpp"
 
 namespace vime::trainer {
 
@@ -18,7 +18,7 @@ struct TrainBenchOptions {
   int64_t tokens = 16384;   // of a micro-batch
   int64_t sequence = 4096;  // tokens of each of its sequences
   std::vector<int64_t> micro_batches = {1, 4};
-  model::Recompute recompute = model::Recompute::selective;
+  arch::Recompute recompute = arch::Recompute::selective;
   bool layers_alone = true;  // a case of its own: no embedding, head, loss or optimizer
   int64_t layers = 0;        // of the model; 0: the shape's own
   int repeats = 3;

@@ -1,14 +1,10 @@
-#include <c10/cuda/CUDAStream.h>
+#include "trainer/fused_update.hpp"
 
 #include "gpu/optimizer_kernels.hpp"
-#include "trainer/fused_update.hpp"
+#include "model/torch_device.hpp"
 
 namespace vime::trainer {
 namespace {
-
-gpu::Stream stream() {
-  return c10::cuda::getCurrentCUDAStream().stream();
-}
 
 float as_float(double value) {
   return static_cast<float>(value);
@@ -23,7 +19,7 @@ double fused_sum_of_squares(const std::vector<torch::Tensor>& parts) {
   torch::Tensor result = torch::zeros({1}, options);
   for (const torch::Tensor& part : parts) {
     gpu::add_sum_of_squares(part.data_ptr<float>(), part.numel(), workspace.data_ptr<double>(),
-                            result.data_ptr<double>(), stream());
+                            result.data_ptr<double>(), model::current_stream(part.device()));
   }
   return result.item<double>();
 }
@@ -42,7 +38,8 @@ void fused_adamw(const FusedAdamW& step, torch::Tensor& master, torch::Tensor& e
   const gpu::AdamwStep numbers{
       as_float(step.lr),          as_float(step.beta1),       as_float(step.beta2),         as_float(step.eps),
       as_float(step.correction1), as_float(step.correction2), as_float(step.gradient_scale)};
-  gpu::adamw(state, numbers, ranges.data(), static_cast<int64_t>(ranges.size()), stream());
+  gpu::adamw(state, numbers, ranges.data(), static_cast<int64_t>(ranges.size()),
+             model::current_stream(master.device()));
 }
 
 }  // namespace vime::trainer

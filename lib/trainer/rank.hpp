@@ -12,6 +12,7 @@
 
 #include "algo/policy_loss.hpp"
 #include "arch/model_config.hpp"
+#include "arch/recompute.hpp"
 #include "channels/device_push.hpp"
 #include "gpu/communicator.hpp"
 #include "http/client.hpp"
@@ -39,7 +40,7 @@ struct RankOptions {
   bool vllm_engines = false;                 // buckets are cut as vLLM cuts them
   std::string device = "cpu";                // or "cuda": the plan says which
   tensor::DType dtype = tensor::DType::f32;  // of weights and arithmetic; gradients and optimizer state are float32
-  model::Recompute recompute = model::Recompute::none;
+  arch::Recompute recompute = arch::Recompute::none;
   int64_t rows_per_product = 0;  // Decoder::set_rows_per_product
   arch::ModelConfig config;
   std::string model_dir;       // weights are read from here; empty: random weights from `seed`

@@ -168,13 +168,8 @@ channels::StagedPush* TrainerRank::staged_push() {
   push_tp_ = join(*groups_.tp);
   push_stages_ = join(*groups_.stages);
   channels::GatherOptions gather;
-  for (int stage = 0; stage < groups_.stages->size(); ++stage) {
-    std::vector<arch::ArenaLayout>& of_ranks = gather.layouts.emplace_back();
-    for (int rank = 0; rank < groups_.tp->size(); ++rank) {
-      of_ranks.push_back(arch::arena_layout(options_.config, pushed_tensors().front().dtype, rank, groups_.tp->size(),
-                                            arch::stage_of(options_.config, stage, groups_.stages->size())));
-    }
-  }
+  gather.layouts = arch::replica_layouts(options_.config, pushed_tensors().front().dtype, groups_.tp->size(),
+                                         groups_.stages->size());
   gather.stage = groups_.stages->rank();
   gather.tp_rank = groups_.tp->rank();
   gather.tp = push_tp_.get();

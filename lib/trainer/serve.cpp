@@ -63,7 +63,7 @@ RankOptions rank_options(const TrainerOptions& options) {
   rank.vllm_engines = spec.engine.backend != "embedded";
   rank.device = spec.placement.device;
   rank.dtype = tensor::parse_dtype_name(spec.trainer.dtype);
-  rank.recompute = model::parse_recompute(spec.trainer.recompute_granularity);
+  rank.recompute = arch::parse_recompute(spec.trainer.recompute_granularity);
   if (spec.deterministic && spec.placement.device == "cuda") rank.rows_per_product = model::kRowsPerProduct;
   rank.config = arch::read_config(fs::path(options.run_dir) / "model");
   rank.model_dir = spec.model.path.value_or("");

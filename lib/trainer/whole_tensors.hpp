@@ -5,11 +5,10 @@
 
 #include <cstddef>
 #include <memory>
-#include <string>
-#include <unordered_map>
 #include <vector>
 
 #include "arch/parameters.hpp"
+#include "channels/bucket_shards.hpp"
 #include "model/rank_group.hpp"
 #include "weights/bucket.hpp"
 
@@ -30,20 +29,13 @@ class WholeTensors {
   uint64_t scratch_bytes() const { return scratch_.capacity(); }
 
  private:
-  // Entries of a bucket that a stage owns, as the layout of one of its tensor-parallel ranks has them.
-  struct Part {
-    const arch::ArenaEntry* entry = nullptr;
-    uint64_t offset = 0;  // of the whole tensor, in the bucket
-  };
-  std::vector<Part> parts_of(const weights::Bucket& bucket, int stage, int tp_rank) const;
   void gather_stage(const weights::Bucket& bucket, const std::byte* arena, std::byte* place);
   void exchange_stages(const weights::Bucket& bucket, std::byte* place) const;
 
   std::shared_ptr<model::RankGroup> tp_, stages_;
   std::vector<tensor::TensorInfo> tensors_;
-  using Owned = std::unordered_map<std::string, arch::ArenaEntry>;  // by name: what a rank owns
-  std::vector<std::vector<Owned>> owned_;                           // [stage][tp rank]
-  std::vector<std::byte> scratch_;                                  // the shards of a bucket, rank after rank
+  channels::BucketShards shards_;
+  std::vector<std::byte> scratch_;  // the shards of a bucket, rank after rank
 };
 
 }  // namespace vime::trainer

@@ -33,20 +33,6 @@ std::vector<Bucket> pack_buckets(const std::vector<tensor::TensorInfo>& tensors,
   return buckets;
 }
 
-std::vector<Bucket> arena_buckets(const std::vector<PlacedTensor>& tensors, uint64_t buffer_bytes) {
-  std::vector<Bucket> buckets;
-  Bucket open;
-  for (const PlacedTensor& tensor : tensors) {
-    if (!open.entries.empty() && open.bytes + tensor.info.bytes() > buffer_bytes) {
-      buckets.push_back(std::exchange(open, {}));
-    }
-    open.entries.push_back({tensor.info, tensor.offset});
-    open.bytes += tensor.info.bytes();
-  }
-  if (!open.entries.empty()) buckets.push_back(std::move(open));
-  return buckets;
-}
-
 std::vector<ArenaChunk> arena_chunks(const std::vector<PlacedTensor>& tensors, uint64_t chunk_bytes) {
   std::vector<ArenaChunk> chunks;
   uint64_t most = 0;  // bytes of the last chunk

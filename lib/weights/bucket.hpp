@@ -34,8 +34,6 @@ struct PlacedTensor {
   tensor::TensorInfo info;
   uint64_t offset = 0;  // bytes from the arena's start
 };
-// The same cut for tensors that stay where they are; entries keep their arena offsets and `bytes` counts payload only.
-std::vector<Bucket> arena_buckets(const std::vector<PlacedTensor>& tensors, uint64_t buffer_bytes);
 
 // A stretch of an arena that is sent as it lies there; the bucket's offsets count from its beginning.
 struct ArenaChunk {

@@ -228,6 +228,23 @@ TEST_CASE("the gradient of embedding rows is the sum over each id's rows") {
           {random({500, 96})}, 0);
 }
 
+TEST_CASE("embedding rows of other ranks' tokens are zero and their gradients are left out") {
+  torch::manual_seed(5);
+  const auto options = torch::TensorOptions().dtype(torch::kInt64).device(device());
+  const torch::Tensor ids = torch::randint(-1, 12, {500}, options);
+  const torch::Tensor foreign = (ids < 0).unsqueeze(1), any = ids.clamp_min(0);
+  const Function formula = [&](const Tensors& in) {
+    return Tensors{torch::embedding(in[0], any).masked_fill(foreign, 0)};
+  };
+  const torch::Tensor table = random({14, 96}), direction = random({500, 96});
+  compare([&](const Tensors& in) { return Tensors{own_embedding_rows(in[0], ids)}; }, formula, {table}, {direction}, 0);
+  // Left out by the kernel itself, not only because what they would bring is zero.
+  const auto rows = [&](const Tensors& in) { return Tensors{kernel_embedding_rows(in[0], any, ids)}; };
+  const Run found = run(rows, {table}, {direction});
+  const Run expected = run(formula, {table.to(torch::kFloat64)}, {direction.to(torch::kFloat64)});
+  CHECK(off(found.gradients[0], expected.gradients[0]) < 1.0 / 200);
+}
+
 namespace {
 
 struct OnDevice {
@@ -249,7 +266,7 @@ struct Passed {
 };
 
 // One pass forward and backward from fixed gradients of the hidden states.
-Passed pass(OnDevice& on, Recompute recompute) {
+Passed pass(OnDevice& on, arch::Recompute recompute) {
   const std::vector<int64_t> lengths = {33, 7, 60};
   std::vector<torch::Tensor> positions;
   for (const int64_t length : lengths) positions.push_back(torch::arange(length, torch::kInt64));
@@ -302,8 +319,8 @@ TEST_CASE("a bf16 decoder gives what the float32 one gives up to bf16's rounding
         wide.decoder.parameters()[i].value.copy_(value);
       }
     }
-    const Passed expected = pass(wide, Recompute::none);
-    const Passed found = pass(narrow, Recompute::none);
+    const Passed expected = pass(wide, arch::Recompute::none);
+    const Passed found = pass(narrow, arch::Recompute::none);
     CHECK(distance(found.hidden, expected.hidden) < 0.02);
     for (size_t i = 0; i < found.gradients.size(); ++i) {
       // A bias of keys moves all scores of a query alike: its gradient is nothing but rounding. The head is not used.
@@ -312,13 +329,13 @@ TEST_CASE("a bf16 decoder gives what the float32 one gives up to bf16's rounding
       CAPTURE(wide.decoder.parameters()[i].name);
       CHECK(distance(found.gradients[i], expected.gradients[i]) < 0.05);
     }
-    for (const Recompute recompute : {Recompute::none, Recompute::selective, Recompute::full}) {
+    for (const arch::Recompute recompute : {arch::Recompute::none, arch::Recompute::selective, arch::Recompute::full}) {
       const Passed again = pass(narrow, recompute);
       CHECK(again.hidden.equal(found.hidden));
       for (size_t i = 0; i < found.gradients.size(); ++i) {
         CAPTURE(wide.decoder.parameters()[i].name);
         CAPTURE(static_cast<int>(recompute));
-        if (recompute != Recompute::full) {
+        if (recompute != arch::Recompute::full) {
           CHECK(again.gradients[i].equal(found.gradients[i]));
         } else if (found.gradients[i].abs().max().item<float>() > 0 &&
                    !wide.decoder.parameters()[i].name.ends_with("k_proj.bias")) {

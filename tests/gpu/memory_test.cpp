@@ -34,6 +34,15 @@ const test::Role reader("reader", [](const std::vector<std::string>& arguments) 
   }
 });
 
+// Prints a handle of its memory and ends at a word.
+const test::Role owner("owner", [](const std::vector<std::string>& arguments) {
+  gpu::select_device(arguments.at(0));
+  const gpu::DeviceMemory memory(1 << 20);
+  std::printf("%s\n", memory.handle().c_str());
+  std::fflush(stdout);
+  return std::getchar() == EOF ? 1 : 0;
+});
+
 uint64_t fill(gpu::DeviceMemory& memory, uint64_t seed) {
   std::vector<uint64_t> words(memory.bytes() / sizeof(uint64_t));
   uint64_t sum = 0;
@@ -94,10 +103,21 @@ TEST_CASE("memory that is not there is an error with the free bytes, and the dev
 TEST_CASE("text that is no handle is refused, a handle whose owner has gone is an error") {
   CHECK_THROWS_AS(gpu::IpcMapping("memfd:1:2:3"), Error);
   CHECK_THROWS_AS(gpu::IpcMapping("cuda:8:nonce:zz"), Error);
-  std::string stale;
-  {
-    const gpu::DeviceMemory memory(1 << 20);
-    stale = memory.handle();
-  }
-  CHECK_THROWS_AS(gpu::IpcMapping{stale}, Error);  // this very process
+  const std::string uuid = gpu::device_uuid(gpu::select_device(gpu::device_uuid(0)));
+  test::RoleProcess process("owner", {uuid});
+  const std::string handle = process.read_line();
+  const auto reads = [&] {
+    test::RoleProcess of("reader", {uuid, handle});
+    return of.wait();
+  };
+  CHECK(reads() == 0);
+  process.write_line("enough");
+  CHECK(process.wait() == 0);
+  CHECK(reads() == 4);  // an Error that it caught
+  CHECK_THROWS_AS(gpu::IpcMapping{handle}, Error);
+}
+
+TEST_CASE("a handle of this very process's memory is an error") {
+  const gpu::DeviceMemory memory(1 << 20);
+  CHECK_THROWS_AS(gpu::IpcMapping{memory.handle()}, Error);
 }

@@ -1,11 +1,16 @@
 #include "gpu/roles.hpp"
 
+#include <poll.h>
 #include <signal.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include <map>
 #include <stdexcept>
+#include <thread>
+#include <utility>
+
+#include "base/deadline.hpp"
 
 namespace vime::test {
 namespace {
@@ -28,7 +33,7 @@ int run_role(int argc, char** argv) {
   return roles().at(argv[2])({argv + 3, argv + argc});
 }
 
-RoleProcess::RoleProcess(const std::string& role, const std::vector<std::string>& arguments) {
+RoleProcess::RoleProcess(const std::string& role, const std::vector<std::string>& arguments) : role_(role) {
   int out[2], in[2];
   if (::pipe(out) != 0 || ::pipe(in) != 0) throw std::runtime_error("pipe");
   std::vector<std::string> words = {"/proc/self/exe", kFlag, role};
@@ -51,10 +56,9 @@ RoleProcess::RoleProcess(const std::string& role, const std::vector<std::string>
 }
 
 RoleProcess::~RoleProcess() {
-  if (pid_ > 0) {
-    kill();
-    wait();
-  }
+  int status = 0;
+  kill();
+  if (pid_ > 0) reap(kPatience, status);
   ::close(stdout_);
   ::close(stdin_);
 }
@@ -67,24 +71,44 @@ void RoleProcess::stop() {
   if (pid_ > 0) ::kill(pid_, SIGSTOP);
 }
 
-int RoleProcess::wait() {
-  while (!read_line().empty()) {
+bool RoleProcess::reap(std::chrono::milliseconds timeout, int& status) {
+  const Deadline deadline(timeout);
+  while (::waitpid(pid_, &status, WNOHANG) == 0) {
+    if (deadline.passed()) return false;
+    std::this_thread::sleep_for(milliseconds(2));
+  }
+  pid_ = -1;
+  return true;
+}
+
+int RoleProcess::wait(std::chrono::milliseconds timeout) {
+  const Deadline deadline(timeout);
+  while (!read_line(deadline.remaining()).empty()) {
   }
   int status = 0;
-  ::waitpid(pid_, &status, 0);
-  pid_ = -1;
+  if (!reap(deadline.remaining(), status)) deadline.check("end of role " + role_);
   return WIFEXITED(status) ? WEXITSTATUS(status) : -1;
 }
 
-std::string RoleProcess::read_line() {
-  std::string line;
-  char c = 0;
-  while (::read(stdout_, &c, 1) == 1) {
-    output_ += c;
-    if (c == '\n') return line.empty() ? read_line() : line;
-    line += c;
+std::string RoleProcess::read_line(std::chrono::milliseconds timeout) {
+  const Deadline deadline(timeout);
+  for (;;) {
+    read_.erase(0, read_.find_first_not_of('\n'));
+    if (const size_t end = read_.find('\n'); end != std::string::npos) {
+      const std::string line = read_.substr(0, end);
+      read_.erase(0, end + 1);
+      return line;
+    }
+    pollfd polled{stdout_, POLLIN, 0};
+    if (::poll(&polled, 1, static_cast<int>(deadline.remaining().count())) <= 0) {
+      deadline.check("role " + role_);
+      continue;
+    }
+    char piece[4096];
+    const ssize_t got = ::read(stdout_, piece, sizeof piece);
+    if (got <= 0) return std::exchange(read_, "");
+    read_.append(piece, static_cast<size_t>(got));
   }
-  return line;
 }
 
 void RoleProcess::write_line(const std::string& line) {

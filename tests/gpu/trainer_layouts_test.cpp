@@ -1,4 +1,5 @@
-// Two GPUs compute what one does, however the work is cut. Ranks are threads here, each with a GPU of its own.
+// Two GPUs, or four, compute what one does, however the work is cut. Ranks are threads here, each with a GPU of its
+// own.
 #include "torch_doctest.hpp"
 
 #include <cmath>
@@ -84,29 +85,52 @@ double apart(const Trained& a, const Trained& b, const std::string& kind) {
   return largest;
 }
 
-void hold_against_one(bool tied, tensor::DType dtype, double bound) {
+struct Case {
+  LayoutOfTest layout;
+  arch::Recompute recompute = arch::Recompute::none;
+};
+
+void hold_against_one(const std::vector<Case>& cases, bool tied, tensor::DType dtype, double bound) {
   const arch::ModelConfig config = parallel_config(tied);
   const Trained one = train_once(options_of({}, config), dtype);
-  const LayoutOfTest layouts[] = {{2, 1, 1, 1}, {1, 2, 1, 1}, {1, 1, 2, 1}, {1, 1, 1, 2}};
-  for (const LayoutOfTest& layout : layouts) {
-    CAPTURE(layout.name());
-    const Trained two = train_once(options_of(layout, config), dtype);
-    CHECK(two.loss == doctest::Approx(one.loss).epsilon(bound));
-    CHECK(two.grad_norm == doctest::Approx(one.grad_norm).epsilon(bound));
-    CHECK(apart(two, one, "grad.") < bound);
-    CHECK(apart(two, one, "weight.") < bound);
-    CHECK(apart(two, one, "logprobs") < bound);
+  for (const Case& of : cases) {
+    CAPTURE(of.layout.name());
+    CAPTURE(static_cast<int>(of.recompute));
+    RankOptions options = options_of(of.layout, config);
+    options.recompute = of.recompute;
+    const Trained found = train_once(options, dtype);
+    CHECK(found.loss == doctest::Approx(one.loss).epsilon(bound));
+    CHECK(found.grad_norm == doctest::Approx(one.grad_norm).epsilon(bound));
+    CHECK(apart(found, one, "grad.") < bound);
+    CHECK(apart(found, one, "weight.") < bound);
+    CHECK(apart(found, one, "logprobs") < bound);
   }
 }
+
+const std::vector<Case> kOfTwo = {{{2, 1, 1, 1}},
+                                  {{1, 2, 1, 1}},
+                                  {{1, 1, 2, 1}},
+                                  {{1, 1, 1, 2}},
+                                  {{2, 1, 1, 1}, arch::Recompute::selective},
+                                  {{2, 1, 1, 1}, arch::Recompute::full}};
+const std::vector<Case> kOfFour = {{{2, 2, 1, 1}}, {{2, 1, 2, 1}}, {{1, 2, 1, 2}}, {{1, 1, 2, 2}}};
 
 }  // namespace
 
 // Sums of a few hundred float32 terms in another order.
 TEST_CASE("two GPUs train as one does, in float32") {
-  for (const bool tied : {true, false}) hold_against_one(tied, tensor::DType::f32, 1e-4);
+  for (const bool tied : {true, false}) hold_against_one(kOfTwo, tied, tensor::DType::f32, 1e-4);
 }
 
 // Two cuts of the same work round differently: as far from each other as either is from float32.
 TEST_CASE("two GPUs train as one does, in bf16") {
-  for (const bool tied : {true, false}) hold_against_one(tied, tensor::DType::bf16, 0.06);
+  for (const bool tied : {true, false}) hold_against_one(kOfTwo, tied, tensor::DType::bf16, 0.06);
+}
+
+TEST_CASE("four GPUs that cut the work in two ways at once train as one does" *
+          doctest::skip(gpu::device_count() < 4)) {
+  for (const bool tied : {true, false}) {
+    hold_against_one(kOfFour, tied, tensor::DType::f32, 1e-4);
+    hold_against_one(kOfFour, tied, tensor::DType::bf16, 0.06);
+  }
 }

@@ -25,9 +25,9 @@ const test::Role bench("bench", [](const std::vector<std::string>& arguments) {
     options.shape = arguments.at(0);
     options.device_uuid = gpu::device_uuid(0);
     const std::string recompute = arguments.at(1);
-    options.recompute = recompute == "full"        ? model::Recompute::full
-                        : recompute == "selective" ? model::Recompute::selective
-                                                   : model::Recompute::none;
+    options.recompute = recompute == "full"        ? arch::Recompute::full
+                        : recompute == "selective" ? arch::Recompute::selective
+                                                   : arch::Recompute::none;
     options.micro_batches.clear();
     for (const char c : arguments.at(2)) {
       if (c != ',') options.micro_batches.push_back(c - '0');
@@ -134,7 +134,7 @@ TEST_CASE("a bf16 step on a GPU is the float32 step up to bf16's rounding, with 
 TEST_CASE("what is computed again gives the gradients of what was kept") {
   RankOptions options = on_gpus(options_of({}, parallel_config(true)), tensor::DType::bf16);
   const Trained kept = train_once(options, parallel_batch());
-  for (const model::Recompute recompute : {model::Recompute::selective, model::Recompute::full}) {
+  for (const arch::Recompute recompute : {arch::Recompute::selective, arch::Recompute::full}) {
     options.recompute = recompute;
     const Trained again = train_once(options, parallel_batch());
     CHECK(again.dump.at("logprobs") == kept.dump.at("logprobs"));

@@ -32,9 +32,9 @@ TEST_CASE("what is computed again is not kept, and ranks share the optimizer's s
   const ModelConfig config = shape("qwen3-4b");
   TrainingWork work = work_of(config);
   const TrainingMemory selective = training_memory(config, work);
-  work.recomputed = Recomputed::nothing;
+  work.recompute = Recompute::none;
   const TrainingMemory all = training_memory(config, work);
-  work.recomputed = Recomputed::layers;
+  work.recompute = Recompute::full;
   const TrainingMemory layers = training_memory(config, work);
   // By hand, for a token of a layer: the outputs of two norms and the product that enters the down projection.
   CHECK(all.activations - selective.activations == uint64_t{2} * (2 * 2560 + 9728) * 16384 * 36);

@@ -67,18 +67,19 @@ struct Push {
       offset += (view.info.bytes() + 63) / 64 * 64;
     }
     REQUIRE(offset <= arena.bytes());
-    buckets = weights::arena_buckets(placed, 40'000);
-    REQUIRE(buckets.size() > 2);
+    chunks = weights::arena_chunks(placed, 40'000);
+    REQUIRE(chunks.size() > 2);
   }
-  Json update_info(std::size_t bucket, const std::vector<std::string>& uuids) const {
-    Json info = weights::manifest_json(buckets[bucket]);
+  Json update_info(std::size_t number, const std::vector<std::string>& uuids) const {
+    const weights::ArenaChunk& chunk = chunks[number];
+    Json info = weights::manifest_json(chunk.bucket);
     for (const std::string& uuid : uuids)
-      info["handles"][uuid] = {{"handle", arena.handle()}, {"offset", 0}, {"bytes", arena.bytes()}};
+      info["handles"][uuid] = {{"handle", arena.handle()}, {"offset", chunk.begin}, {"bytes", chunk.bucket.bytes}};
     return info;
   }
   tensor::SafetensorsFile file;
   weights::SharedArena arena;
-  std::vector<weights::Bucket> buckets;
+  std::vector<weights::ArenaChunk> chunks;
 };
 
 }  // namespace
@@ -195,7 +196,7 @@ TEST_CASE("a push over shared memory fills engines of one and two workers with t
     const auto executor = start_workers(options);
     executor->init_transfer({{"backend", "shm"}});
     executor->start_update();
-    for (std::size_t i = 0; i < push.buckets.size(); ++i) executor->update(push.update_info(i, options.device_uuids));
+    for (std::size_t i = 0; i < push.chunks.size(); ++i) executor->update(push.update_info(i, options.device_uuids));
     executor->finish_update();
     const auto sums = executor->checksums();
     CHECK(sums.size() == push.file.tensors().size());
@@ -231,7 +232,7 @@ TEST_CASE("an update that misses a bucket, a uuid or a shape is refused, and the
   executor->update(push.update_info(0, options.device_uuids));
   const std::string missing = error_of([&] { executor->finish_update(); }, ErrorKind::refused);
   CHECK(holds(missing, "parameters were not sent since start_weight_update"));
-  CHECK(holds(missing, push.buckets[1].entries[0].info.name));
+  CHECK(holds(missing, push.chunks[1].bucket.entries[0].info.name));
 
   const std::string foreign =
       error_of([&] { executor->update(push.update_info(0, {options.device_uuids[0]})); }, ErrorKind::refused);
@@ -243,7 +244,7 @@ TEST_CASE("an update that misses a bucket, a uuid or a shape is refused, and the
   CHECK(holds(error_of([&] { executor->update(misnamed); }, ErrorKind::refused),
               "no parameter \"model.layers.9.nothing\""));
 
-  for (std::size_t i = 0; i < push.buckets.size(); ++i) executor->update(push.update_info(i, options.device_uuids));
+  for (std::size_t i = 0; i < push.chunks.size(); ++i) executor->update(push.update_info(i, options.device_uuids));
   executor->finish_update();
   CHECK(executor->step(one_row()).size() == 1);
 }

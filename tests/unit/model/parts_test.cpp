@@ -3,6 +3,7 @@
 
 #include "base/error.hpp"
 #include "base/random.hpp"
+#include "model/fused.hpp"
 #include "models.hpp"
 #include "ranks.hpp"
 #include "torch_doctest.hpp"
@@ -100,6 +101,17 @@ TEST_CASE("sequences packed together give what they give alone, and the same bit
           1e-6 * packed.abs().max().item<double>());
     begin += length;
   }
+}
+
+TEST_CASE("embedding rows of other ranks' tokens are zero and take no gradient") {
+  torch::manual_seed(2);
+  const torch::Tensor table = torch::randn({3, 4}).requires_grad_(true);
+  const torch::Tensor found = own_embedding_rows(table, torch::tensor({-1, 2, 0, -1, 2}, torch::kInt64));
+  CHECK(torch::equal(found, torch::stack({torch::zeros({4}), table[2], table[0], torch::zeros({4}), table[2]})));
+  const torch::Tensor direction = torch::randn({5, 4});
+  found.backward(direction);
+  const torch::Tensor expected = torch::stack({direction[2], torch::zeros({4}), direction[1] + direction[4]});
+  CHECK(torch::equal(table.grad(), expected));
 }
 
 TEST_CASE("token log-probs and entropies are those of the softmax, for extreme logits too") {

@@ -117,6 +117,22 @@ TEST_CASE("GPUs that are not there are refused, with the reason or the numbers")
       "expected a UUID for each of 2 devices, found 1"));
 }
 
+TEST_CASE("what is refused because auto took the CPU says why it did") {
+  const std::string two = "placement.actor_num_gpus_per_node=2";
+  const std::string few = "; placement.device auto took the CPU: this machine has 1 GPU, 2 are needed";
+  for (const char* other : {"trainer.dtype=bfloat16", "trainer.recompute_granularity=full", "offload.train=true",
+                            "weight_sync.transport=cuda_ipc", "weight_sync.transport=nccl"}) {
+    CAPTURE(other);
+    CHECK(contains(refusal_on(1, {kAuto, two, other}), few));
+    CHECK(contains(refusal_on(0, {kAuto, two, other}), "; placement.device auto took the CPU: the drawer is empty"));
+    CHECK_FALSE(contains(refusal_on(1, {"placement.device=cpu", two, other}), "auto took"));
+  }
+  CHECK(contains(refusal_on(4, {kAuto, "placement.nodes=[1, 1]", two, "trainer.dtype=bfloat16"}),
+                 "auto took the CPU: GPUs are driven on one machine in this version, the job has 2 nodes"));
+  CHECK(contains(refusal_on(2, {kAuto, "placement.actor_num_gpus_per_node=3", "trainer.dtype=bfloat16"}),
+                 "this machine has 2 GPUs, 3 are needed"));
+}
+
 TEST_CASE("what goes with one kind of device is refused on the other") {
   CHECK(contains(refusal_on(0, {"placement.device=cpu", "trainer.dtype=bfloat16"}), "training is in float32"));
   for (const std::string& other :

@@ -89,7 +89,7 @@ TEST_CASE("layers that are computed again in the backward pass change nothing, w
     RankOptions options = options_of(layout, config);
     const TempDir kept, again;
     const Trained expected = train(options, kept.path());
-    options.recompute = model::Recompute::full;
+    options.recompute = arch::Recompute::full;
     const Trained found = train(options, again.path());
     CHECK(found.dump == expected.dump);
     CHECK(found.loss == expected.loss);

@@ -89,14 +89,6 @@ TEST_CASE("a bucket is packed from tensors that lie scattered, gaps left alone")
   CHECK_THROWS_AS(pack_bucket(buckets[0], left, into.data()), Error);
 }
 
-TEST_CASE("tensors in an arena keep their offsets") {
-  const auto buckets =
-      arena_buckets({{{"a", DType::f32, {4}}, 0}, {{"b", DType::f32, {4}}, 64}, {{"c", DType::f32, {4}}, 128}}, 32);
-  REQUIRE(buckets.size() == 2);
-  CHECK(buckets[0].entries[1].offset == 64);
-  CHECK(buckets[1].entries[0].offset == 128);
-}
-
 TEST_CASE("a manifest reads back") {
   const auto bucket = pack_buckets({{"a", DType::bf16, {3, 2}}, {"b", DType::f32, {}}}, 1000)[0];
   const Bucket back = parse_manifest(manifest_json(bucket));

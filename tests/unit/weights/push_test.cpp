@@ -19,8 +19,8 @@ namespace {
 // One rank's push of tensors that stay where they are.
 std::optional<EngineResult> push_arena(SlotPush push, const RankWeights& weights) {
   push.start();
-  for (const Bucket& bucket : arena_buckets(weights.tensors, kBufferBytes))
-    push.send(bucket, {weights.arena.handle(), 0, weights.arena.bytes()});
+  for (const ArenaChunk& chunk : arena_chunks(weights.tensors, kBufferBytes))
+    push.send(chunk.bucket, {weights.arena.handle(), chunk.begin, chunk.bucket.bytes});
   return push.finish();
 }
 

@@ -19,10 +19,12 @@ const std::chrono::milliseconds kTimeout{5000};
 const char* const kUuid = "00000000-0000-0000-0000-000000000001";
 const char* const kOther = "00000000-0000-0000-0000-000000000002";
 
+const Bucket kPair{{{{"a", DType::f32, {2}}, 0}, {{"b", DType::f32, {2}}, 64}}, 72, ""};
+
 // An arena with two float tensors, and the update that names it.
 struct Update {
   SharedArena arena{256};
-  Json info = manifest_json(arena_buckets({{{"a", DType::f32, {2}}, 0}, {{"b", DType::f32, {2}}, 64}}, 1000)[0]);
+  Json info = manifest_json(kPair);
 
   explicit Update(const char* uuid) {
     const float values[] = {1, 2, 3, 4};
@@ -118,7 +120,7 @@ TEST_CASE("over the network the bytes of the announced update arrive") {
 
 TEST_CASE("a manifest is sent once; afterwards its key stands for it, until the next init") {
   const SharedArena arena(256);
-  const Bucket bucket = arena_buckets({{{"a", DType::f32, {2}}, 0}, {{"b", DType::f32, {2}}, 64}}, 1000)[0];
+  const Bucket& bucket = kPair;
   const Json handles = {{kUuid, {{"handle", arena.handle()}, {"offset", 0}, {"bytes", 256}}}};
   SentManifests sent;
   Receiver receiver(0, kUuid, kTimeout);
