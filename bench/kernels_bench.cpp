@@ -240,8 +240,6 @@ void optimizer(Data& data) {
   auto* sums = reinterpret_cast<double*>(data.floats(2 * gpu::kSquareSums + 2));
   report("sum of squares, 2^28", 4.0 * kCount,
          [&] { gpu::add_sum_of_squares(state.gradient, kCount, sums, sums + gpu::kSquareSums, nullptr); });
-  report("float32 to bf16, 2^28", 6.0 * kCount, [&] { gpu::cast(state.master, state.weight, kCount, nullptr); });
-  report("bf16 to float32, 2^28", 6.0 * kCount, [&] { gpu::cast(state.weight, state.master, kCount, nullptr); });
   data.clear();
 }
 

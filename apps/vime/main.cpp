@@ -36,6 +36,7 @@ void add_commands(CLI::App& app, app::Action& chosen) {
   app::add_eval_command(app, chosen);
   app::add_check_parallel_command(app, chosen);
   app::add_bench_command(app, chosen);
+  app::add_doctor_command(app, chosen);
   app::add_engine_command(app, chosen);
   app::add_trainer_command(app, chosen);
   app::add_agent_command(app, chosen);

@@ -4,7 +4,9 @@
 #include <memory>
 
 #include "commands.hpp"
+#include "fleet/vllm_launch.hpp"
 #include "loop/prepare.hpp"
+#include "loop/vllm_servers.hpp"
 #include "spec/load.hpp"
 #include "spec/plan_view.hpp"
 
@@ -20,8 +22,14 @@ int plan_command(const PlanOptions& options) {
   const spec::ExperimentSpec spec = spec::load(options.spec.config, options.spec.overrides, find_gpus);
   const loop::Prepared prepared = loop::prepare(spec, "");
   const spec::ModelPlan model = spec::model_plan(spec, prepared.config);
-  const std::string text = options.json ? spec::plan_json(spec, prepared.plan, model, false).dump(2) + "\n"
-                                        : spec::plan_table(spec, prepared.plan, model);
+  std::string text = options.json ? spec::plan_json(spec, prepared.plan, model, false).dump(2) + "\n"
+                                  : spec::plan_table(spec, prepared.plan, model);
+  if (!options.json && spec.engine.backend == "vllm") {
+    const std::vector<uint16_t> ports(prepared.plan.engines.size(), 0);  // the kernel chooses them at start
+    for (const fleet::VllmLaunch& launch : loop::vllm_launches(prepared, "<run>/model", "<run>/logs", ports)) {
+      text += "\nengine " + std::to_string(launch.id) + ": " + fleet::command_text(fleet::vllm_command(launch)) + "\n";
+    }
+  }
   std::fwrite(text.data(), 1, text.size(), stdout);
   return 0;
 }

@@ -19,10 +19,10 @@ struct PushOptions {
   bool compare_contents = false;
   // Engines that do not are asked for log-probs: after the first push always, after every push when this is set.
   bool probe_always = false;
-  ProbeOptions probe;
+  ProbeOptions probe = {};
   // By engine: its weights are written to a folder and loaded from there. Empty: none.
-  std::vector<bool> from_disk;
-  fs::path disk_dir;           // see WeightFolders
+  std::vector<bool> from_disk = {};
+  fs::path disk_dir = {};           // see WeightFolders
   uint64_t weights_bytes = 0;  // of the model in a folder
 };
 

@@ -61,10 +61,10 @@ void check_transport(const ExperimentSpec& spec, Problems& problems, const Machi
                                                         (gpus ? "auto, cuda_ipc, nccl or disk" : "auto or disk"));
   }
   if (gpus != (transport == "cuda_ipc" || transport == "nccl")) {
-    return problems.add_at("weight_sync.transport",
-                           "transport " + transport + " does not go with placement.device " + spec.placement.device +
-                               "; use auto" + (gpus ? ", cuda_ipc, nccl or disk" : ", shm, tcp or disk") +
-                               cpu_reason(machine));
+    return problems.add_at("weight_sync.transport", "transport " + transport + " does not go with placement.device " +
+                                                        spec.placement.device + "; use auto" +
+                                                        (gpus ? ", cuda_ipc, nccl or disk" : ", shm, tcp or disk") +
+                                                        cpu_reason(machine));
   }
   const placement::Plan plan = placement::make_plan(placement_request(spec, ""));
   const std::string of_engines = " of " + text(static_cast<int64_t>(plan.engines.size())) + " engines ";

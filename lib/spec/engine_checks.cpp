@@ -1,6 +1,7 @@
 // Which engines, and what each kind needs: vLLM servers that vime starts, servers that run already, vime's own.
 #include <algorithm>
 #include <cstdlib>
+#include <tuple>
 
 #include "base/strings.hpp"
 #include "spec/checks.hpp"
@@ -33,13 +34,20 @@ const std::vector<std::string>& own_flags() {
   return flags;
 }
 
-void refuse_unused(const ExperimentSpec& spec, const std::string& backend, std::initializer_list<const char*> keys,
-                   Problems& problems) {
-  if (spec.engine.backend == backend) return;
-  for (const char* key : keys) {
-    if (!problems.is_given(key)) continue;
-    problems.add_at(
-        key, quoted(key) + " is given, but \"engine.backend\" is " + spec.engine.backend + "; it would not be used");
+// Keys of one kind of engine; a resolved spec has them all, at their defaults.
+void refuse_unused(const ExperimentSpec& spec, Problems& problems) {
+  const Engine& engine = spec.engine;
+  const Engine usual;
+  const std::string& backend = engine.backend;
+  const bool starts = backend == "vllm", external = backend == "external";
+  for (const auto& [key, changed, used] :
+       {std::tuple{"engine.vllm_command", engine.vllm_command != usual.vllm_command, starts},
+        std::tuple{"engine.vllm_args", !engine.vllm_args.empty(), starts},
+        std::tuple{"engine.env", !engine.env.empty(), starts},
+        std::tuple{"engine.urls", !engine.urls.empty(), external},
+        std::tuple{"engine.api_key_env", engine.api_key_env.has_value(), starts || external}}) {
+    if (!changed || used) continue;
+    problems.add_at(key, quoted(key) + " is given, but \"engine.backend\" is " + backend + "; it would not be used");
   }
 }
 
@@ -96,12 +104,8 @@ void derive_engine(ExperimentSpec& spec, const Problems& problems) {
 void check_engine(const ExperimentSpec& spec, Problems& problems) {
   if (!problems.sound({"engine.backend", "placement.rollout_num_gpus", "placement.rollout_num_gpus_per_engine"}))
     return;
-  refuse_unused(spec, "vllm", {"engine.vllm_command", "engine.vllm_args", "engine.env"}, problems);
-  refuse_unused(spec, "external", {"engine.urls"}, problems);
-  if (spec.engine.backend == "embedded") {
-    refuse_unused(spec, "vllm", {"engine.api_key_env"}, problems);
-    return;
-  }
+  refuse_unused(spec, problems);
+  if (spec.engine.backend == "embedded") return;
   if (spec.deterministic) {
     problems.add_at("deterministic",
                     "\"deterministic\" is true, which vime's own engine alone can be held to; "

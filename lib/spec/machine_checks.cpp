@@ -24,13 +24,14 @@ int64_t devices_behind(const Placement& placement) {
                             : placement.rollout_num_gpus;
 }
 
-// Without an inventory there are as many devices as the job needs, the trainer's nodes first.
-void derive_nodes(Placement& placement) {
+// Without an inventory there are as many devices as the job needs, the trainer's nodes first; those of external engines
+// are a node of their own.
+void derive_nodes(Placement& placement, bool external) {
   const int64_t trainer = trainer_devices(placement);
   const int64_t behind = devices_behind(placement);
   if (trainer + behind > placement::kMaxDevices) {
     placement.nodes = {placement::kMaxDevices};  // too many; the placement room says so
-  } else if (placement.actor_num_nodes == 1) {
+  } else if (placement.actor_num_nodes == 1 && !external) {
     placement.nodes = {trainer + behind};
   } else {
     placement.nodes.assign(static_cast<size_t>(placement.actor_num_nodes), placement.actor_num_gpus_per_node);
@@ -38,10 +39,16 @@ void derive_nodes(Placement& placement) {
   }
 }
 
+// Devices of external engines are not this run's to give out.
+bool on_one_machine(const ExperimentSpec& spec) {
+  return spec.placement.nodes.size() == (spec.engine.backend == "external" ? 2 : 1);
+}
+
 // Why the job cannot have GPUs of this machine; "" where it can.
-std::string lacking(const Placement& placement, const devices::Inventory& machine) {
+std::string lacking(const ExperimentSpec& spec, const devices::Inventory& machine) {
+  const Placement& placement = spec.placement;
   if (machine.gpus.empty()) return machine.reason.empty() ? "this machine has no GPU" : machine.reason;
-  if (placement.nodes.size() != 1) {
+  if (!on_one_machine(spec)) {
     return "GPUs are driven on one machine in this version, the job has " +
            text(static_cast<int64_t>(placement.nodes.size())) + " nodes";
   }
@@ -52,14 +59,16 @@ std::string lacking(const Placement& placement, const devices::Inventory& machin
 }
 
 // GPUs where there are enough of them.
-void derive_device(Placement& placement, Machine& machine) {
+void derive_device(ExperimentSpec& spec, Machine& machine) {
+  Placement& placement = spec.placement;
   if (placement.device != "auto") return;
-  machine.cpu_taken = lacking(placement, machine.found);
+  machine.cpu_taken = lacking(spec, machine.found);
   placement.device = machine.cpu_taken.empty() ? "cuda" : "cpu";
 }
 
-void derive_uuids(Placement& placement, const devices::Inventory& machine) {
-  if (placement.device != "cuda" || placement.nodes.size() != 1) return;
+void derive_uuids(ExperimentSpec& spec, const devices::Inventory& machine) {
+  Placement& placement = spec.placement;
+  if (placement.device != "cuda" || !on_one_machine(spec)) return;
   const auto wanted = std::min(static_cast<size_t>(placement.nodes[0]), machine.gpus.size());
   for (size_t i = 0; i < wanted; ++i) placement.device_uuids.push_back(machine.gpus[i].uuid);
 }
@@ -86,11 +95,12 @@ void check_uuids(const Placement& placement, const devices::Inventory& machine, 
   }
 }
 
-void check_gpus(const Placement& placement, const devices::Inventory& machine, Problems& problems) {
+void check_gpus(const ExperimentSpec& spec, const devices::Inventory& machine, Problems& problems) {
+  const Placement& placement = spec.placement;
   if (machine.gpus.empty()) {
     return problems.add_at("placement.device", "placement.device is cuda, but " + machine.reason);
   }
-  if (placement.nodes.size() != 1) {
+  if (!on_one_machine(spec)) {
     return problems.add_at("placement.nodes",
                            "GPUs are driven on one machine in this version, but placement.nodes has " +
                                text(static_cast<int64_t>(placement.nodes.size())) + " nodes");
@@ -141,9 +151,9 @@ void derive_machine(ExperimentSpec& spec, const Problems& problems, Machine& mac
   Placement& placement = spec.placement;
   if (!problems.is_given("placement.rollout_num_gpus") && placement.colocate)
     placement.rollout_num_gpus = trainer_devices(placement);
-  if (!problems.is_given("placement.nodes")) derive_nodes(placement);
-  derive_device(placement, machine);
-  if (placement.device_uuids.empty()) derive_uuids(placement, machine.found);
+  if (!problems.is_given("placement.nodes")) derive_nodes(placement, spec.engine.backend == "external");
+  derive_device(spec, machine);
+  if (placement.device_uuids.empty()) derive_uuids(spec, machine.found);
   const bool gpus = placement.device == "cuda";
   if (spec.trainer.dtype == "auto") spec.trainer.dtype = gpus ? "bfloat16" : "float32";
   if (spec.trainer.recompute_granularity == "auto") spec.trainer.recompute_granularity = gpus ? "selective" : "none";
@@ -165,7 +175,7 @@ void check_machine(const ExperimentSpec& spec, Problems& problems, const Machine
     return;
   }
   if (spec.placement.device == "cuda") {
-    check_gpus(spec.placement, machine.found, problems);
+    check_gpus(spec, machine.found, problems);
     check_offload(spec, problems);
   } else {
     check_cpu(spec, problems, machine);

@@ -55,8 +55,8 @@ class StandInEngine {
 struct Bench {
   explicit Bench(size_t expected)
       : second(expected),
-        fleet(client, supervisor, {{0, first.url(), ""}, {1, second.url(), ""}},
-              {milliseconds(20000), milliseconds(20000), "m"}) {}
+        fleet(client, supervisor, {{0, first.url(), "", "", "m"}, {1, second.url(), "", "", "m"}},
+              {milliseconds(20000), milliseconds(20000)}) {}
 
   StandInEngine first{1};
   StandInEngine second;

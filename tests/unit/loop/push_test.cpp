@@ -86,7 +86,7 @@ struct Scene {
     }
     trainers = std::make_unique<TrainerGroup>(client, supervisor, urls, "", milliseconds(5000));
     fleet = std::make_unique<fleet::Fleet>(client, supervisor, addresses,
-                                           fleet::FleetOptions{milliseconds(5000), milliseconds(5000), "m"});
+                                           fleet::FleetOptions{milliseconds(5000), milliseconds(5000)});
   }
 
   Json push(int rank, const Json& body) {

@@ -42,7 +42,7 @@ struct Scene {
                                                "http://127.0.0.1:" + std::to_string(engine.port()),
                                                "",
                                            }},
-                                           fleet::FleetOptions{milliseconds(5000), milliseconds(5000), "m"});
+                                           fleet::FleetOptions{milliseconds(5000), milliseconds(5000)});
   }
 
   void note(http::Server& server, const std::string& path, const std::string& what) {

@@ -142,8 +142,8 @@ TEST_CASE("what goes with one kind of device is refused on the other") {
     CAPTURE(other);
     CHECK(contains(refusal_on(0, {"placement.device=cpu", other}), "where it has no meaning"));
   }
-  CHECK(contains(refusal_on(1, {kCuda, "weight_sync.transport=shm"}), "use auto, cuda_ipc or nccl"));
-  CHECK(contains(refusal_on(1, {"placement.device=cpu", "weight_sync.transport=nccl"}), "use auto, shm or tcp"));
+  CHECK(contains(refusal_on(1, {kCuda, "weight_sync.transport=shm"}), "use auto, cuda_ipc, nccl or disk"));
+  CHECK(contains(refusal_on(1, {"placement.device=cpu", "weight_sync.transport=nccl"}), "use auto, shm, tcp or disk"));
   CHECK(contains(refusal_on(1, {kCuda, "placement.colocate=true", "weight_sync.transport=nccl"}),
                  "needs engines on GPUs of their own, but 1 of 1 engines share theirs with the trainer"));
   CHECK(
