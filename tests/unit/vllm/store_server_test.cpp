@@ -117,7 +117,11 @@ TEST_CASE("messages may come byte by byte") {
   StoreServer server("127.0.0.1");
   server.set(kUniqueIdKey, "pickle");
   raw::Connection worker = raw::Connection::to(server.port());
-  for (const char byte : kValidate + kPing + kJoin + kWait + kGet) worker.send(std::string(1, byte));
+  raw::Connection other = greeted(server);
+  for (const char byte : kValidate + kPing + kJoin + kWait + kGet) {
+    worker.send(std::string(1, byte));
+    CHECK(ask(other, kPing, 4) == number(4711, 4));  // and so the server has read the byte before the next is sent
+  }
   const std::string replies = number(4711, 4) + number(1, 8) + kReady + field("pickle");
   CHECK(worker.receive(replies.size()) == replies);
 }
