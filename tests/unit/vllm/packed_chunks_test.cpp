@@ -79,10 +79,16 @@ TEST_CASE("tensors that begin between elements are noticed, in the chunk where t
 }
 
 TEST_CASE("the aligned order falls by element size and otherwise keeps the list's") {
-  const std::vector<tensor::TensorInfo> tensors = {
-      {"0", DType::u8, {3}},  {"1", DType::bf16, {3}}, {"2", DType::f32, {1}},    {"3", DType::f16, {5}},
-      {"4", DType::i64, {1}}, {"5", DType::i32, {7}},  {"6", DType::boolean, {1}}};
-  CHECK(aligned_order(tensors) == std::vector<std::size_t>{4, 2, 5, 1, 3, 0, 6});
+  const DType dtypes[] = {DType::u8, DType::bf16, DType::f32, DType::f16, DType::i64, DType::i32, DType::boolean};
+  std::vector<tensor::TensorInfo> tensors;
+  for (std::size_t i = 0; i < 70; ++i) tensors.push_back({"t", dtypes[i % 7], {3}});
+  std::vector<std::size_t> expected;
+  for (const std::size_t bytes : {8u, 4u, 2u, 1u}) {
+    for (std::size_t i = 0; i < 70; ++i) {
+      if (tensor::element_bytes(dtypes[i % 7]) == bytes) expected.push_back(i);
+    }
+  }
+  CHECK(aligned_order(tensors) == expected);
 }
 
 TEST_CASE("the aligned order is aligned wherever it is cut") {

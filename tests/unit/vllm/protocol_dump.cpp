@@ -58,11 +58,37 @@ Json or_null(Function function) {
   }
 }
 
+#define FIELD(name) \
+  { #name, dialect.name }
+Json capabilities(const Dialect& dialect) {
+  return {FIELD(start_needs_body),     FIELD(start_takes_raw_weights), FIELD(failed_update_ends_session),
+          FIELD(finish_takes_version), FIELD(aborts_all_requests),     FIELD(shuts_transfer_down),
+          FIELD(has_weight_checker),   FIELD(pause_refuses_requests),  FIELD(ipc_value_has_function),
+          FIELD(ipc_takes_packed),     FIELD(ipc_packed_in_init),      FIELD(ipc_imports_ray),
+          FIELD(nccl_packed_in_init),  FIELD(nccl_takes_unique_id),    FIELD(packed_takes_scalars),
+          FIELD(generate_needs_flag),  FIELD(generate_tells_versions), FIELD(generate_logprobs_by_id)};
+}
+#undef FIELD
+
+std::vector<PlacedTensor> placed_for_two_workers(const std::vector<tensor::TensorInfo>& tensors) {
+  const uint64_t offsets[] = {0, 255, 256, 65535, 65536, 0x7fffffff, 0x80000000, 0xffffffff, 1ull << 39, 1ull << 47};
+  std::vector<PlacedTensor> placed;
+  for (std::size_t i = 0; i < tensors.size(); ++i) {
+    placed.push_back({tensors[i], {place(1, offsets[i % 10]), place(2, 4096 * i)}});
+  }
+  return placed;
+}
+
 Json bodies(const Dialect& dialect) {
   const auto all = one_of_each();
   const std::vector<tensor::TensorInfo> floats(all.begin(), all.begin() + 4);
-  const std::string pickle = "pickle";
+  uint64_t bytes = 0;
+  for (const tensor::TensorInfo& info : all) bytes += info.bytes();
+  const std::string tensors = tensors_ipc_pickle(dialect, placed_for_two_workers(all));
+  const std::string buffer = packed_ipc_pickle({place(1, 0), place(2, 8192)}, bytes);
   return {{"generation", generation_name(dialect.generation)},
+          {"newer_than_known", dialect.newer_than_known},
+          {"capabilities", capabilities(dialect)},
           {"start", start_body(dialect)},
           {"finish", finish_body(dialect, 7)},
           {"ipc_init", ipc_init_info(dialect, false)},
@@ -70,19 +96,15 @@ Json bodies(const Dialect& dialect) {
           {"nccl_init", nccl_init_info(dialect, "10.0.0.1", 29500, kPlace, std::nullopt)},
           {"nccl_packed_init", nccl_init_info(dialect, "10.0.0.1", 29500, kPlace, kPacking)},
           {"nccl_id_init", or_null([&] { return nccl_init_info(dialect, counting_id(), kPlace, kPacking); })},
-          {"ipc_update", ipc_update_info(dialect, all, pickle)},
-          {"ipc_packed_update", or_null([&] { return ipc_packed_update_info(dialect, all, pickle); })},
+          {"ipc_update", ipc_update_info(dialect, all, tensors)},
+          {"ipc_packed_update", or_null([&] { return ipc_packed_update_info(dialect, all, buffer); })},
           {"nccl_update", nccl_update_info(dialect, floats, std::nullopt)},
           {"nccl_packed_update", nccl_update_info(dialect, all, kPacking)}};
 }
 
 Json pickles(const Dialect& dialect) {
   const auto hexed = [](const std::string& bytes) { return hex_of(bytes.data(), bytes.size()); };
-  std::vector<PlacedTensor> placed;
-  const uint64_t offsets[] = {0, 255, 256, 65535, 65536, 0x7fffffff, 0x80000000, 0xffffffff, 1ull << 39, 1ull << 47};
-  std::size_t i = 0;
-  for (const tensor::TensorInfo& info : one_of_each())
-    placed.push_back({info, {place(1, offsets[i++]), place(2, 4096)}});
+  std::vector<PlacedTensor> placed = placed_for_two_workers(one_of_each());
   placed.push_back({{"model.scalar", DType::f32, {}}, {place(1, 512)}});
   placed.push_back({{"model.empty", DType::f32, {0, 3}}, {place(1, 1024)}});
   return {{"unique_id", hexed(unique_id_pickle(counting_id()))},
