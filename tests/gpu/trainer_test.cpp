@@ -24,10 +24,7 @@ const test::Role bench("bench", [](const std::vector<std::string>& arguments) {
     TrainBenchOptions options;
     options.shape = arguments.at(0);
     options.device_uuid = gpu::device_uuid(0);
-    const std::string recompute = arguments.at(1);
-    options.recompute = recompute == "full"        ? arch::Recompute::full
-                        : recompute == "selective" ? arch::Recompute::selective
-                                                   : arch::Recompute::none;
+    options.recompute = arch::parse_recompute(arguments.at(1));
     options.micro_batches.clear();
     for (const char c : arguments.at(2)) {
       if (c != ',') options.micro_batches.push_back(c - '0');

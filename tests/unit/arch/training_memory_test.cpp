@@ -3,6 +3,7 @@
 #include <doctest/doctest.h>
 
 #include "arch/shapes.hpp"
+#include "base/error.hpp"
 
 using namespace vime;
 using namespace vime::arch;
@@ -17,6 +18,13 @@ TrainingWork work_of(const ModelConfig& config) {
 }
 
 }  // namespace
+
+TEST_CASE("what is computed again goes by its names, and by no other") {
+  CHECK(parse_recompute("none") == Recompute::none);
+  CHECK(parse_recompute("selective") == Recompute::selective);
+  CHECK(parse_recompute("full") == Recompute::full);
+  CHECK_THROWS_AS(parse_recompute("some"), Error);
+}
 
 TEST_CASE("bf16 training keeps 18 bytes a parameter, and a Qwen3-4B with 16k tokens fits in 139 GiB") {
   const ModelConfig config = shape("qwen3-4b");
