@@ -23,7 +23,8 @@ Json machine_report() {
   const devices::Inventory machine = find_gpus();
   Json gpus = Json::array();
   for (const devices::Gpu& gpu : machine.gpus) {
-    gpus.push_back({{"index", gpu.ordinal}, {"uuid", gpu.uuid}, {"name", gpu.name}, {"memory_bytes", gpu.memory_bytes}});
+    gpus.push_back(
+        {{"index", gpu.ordinal}, {"uuid", gpu.uuid}, {"name", gpu.name}, {"memory_bytes", gpu.memory_bytes}});
   }
   return {{"gpus", gpus}, {"why_none", machine.gpus.empty() ? machine.reason : ""}};
 }

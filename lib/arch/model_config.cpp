@@ -59,6 +59,15 @@ ModelConfig tiny_parallel() {
   return config;
 }
 
+// As tiny, with heads as wide as the narrowest that vLLM's attention on CPUs takes.
+ModelConfig tiny_vllm() {
+  ModelConfig config = tiny();
+  config.num_attention_heads = 4;
+  config.num_key_value_heads = 2;
+  config.head_dim = 32;
+  return config;
+}
+
 // Twenty million parameters, for a first run on a GPU.
 ModelConfig small() {
   ModelConfig config = tiny();
@@ -76,7 +85,8 @@ struct Preset {
   const char* name;
   ModelConfig (*make)();
 };
-constexpr Preset kPresets[] = {{"tiny", tiny}, {"tiny-parallel", tiny_parallel}, {"small", small}};
+constexpr Preset kPresets[] = {
+    {"tiny", tiny}, {"tiny-parallel", tiny_parallel}, {"tiny-vllm", tiny_vllm}, {"small", small}};
 
 }  // namespace
 

@@ -63,8 +63,7 @@ Processes::Processes(const Prepared& prepared, const RunDirectory& directory, co
   }
   std::vector<std::string> roles = trainer_roles;
   roles.insert(roles.end(), engine_roles.begin(), engine_roles.end());
-  const std::map<std::string, Json> infos =
-      supervisor_.wait_ready(roles, Deadline(spec.engine.startup_timeout));
+  const std::map<std::string, Json> infos = supervisor_.wait_ready(roles, Deadline(spec.engine.startup_timeout));
 
   std::vector<std::string> urls;
   for (const std::string& role : trainer_roles) urls.push_back(loopback_url(infos.at(role), role));

@@ -22,7 +22,7 @@ struct PushOptions {
   ProbeOptions probe = {};
   // By engine: its weights are written to a folder and loaded from there. Empty: none.
   std::vector<bool> from_disk = {};
-  fs::path disk_dir = {};           // see WeightFolders
+  fs::path disk_dir = {};      // see WeightFolders
   uint64_t weights_bytes = 0;  // of the model in a folder
 };
 

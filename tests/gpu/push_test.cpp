@@ -161,7 +161,8 @@ TEST_CASE(
   for (const arch::ArenaEntry& entry : layout_of(model, 0, 1).entries)
     placed.push_back({entry.parameter.full, entry.offset});
   weights::NetworkPush network([](int world_size) {
-    return std::make_unique<channels::NcclSource>(channels::own_meeting_place("127.0.0.1", "token"), world_size, milliseconds(3000));
+    return std::make_unique<channels::NcclSource>(channels::own_meeting_place("127.0.0.1", "token"), world_size,
+                                                  milliseconds(3000));
   });
   http::Client http;
   for (const int signal : {SIGKILL, SIGSTOP, 0}) {
@@ -197,7 +198,8 @@ TEST_CASE("a source that dies lets its engine go at once" * doctest::skip(gpu::d
   weights::EngineClient client(http, {0, "http://127.0.0.1:" + std::to_string(engine.port()), ""}, milliseconds(60000));
   gpu::select_device(gpu::device_uuid(0));
   auto network = std::make_unique<weights::NetworkPush>([](int world_size) {
-    return std::make_unique<channels::NcclSource>(channels::own_meeting_place("127.0.0.1", "token"), world_size, milliseconds(60000));
+    return std::make_unique<channels::NcclSource>(channels::own_meeting_place("127.0.0.1", "token"), world_size,
+                                                  milliseconds(60000));
   });
   network->start({{&client, 1, true}}, 1);
   const weights::Bucket bucket = weights::pack_buckets(tensors_of(model_list("small")), uint64_t{1} << 30)[0];
