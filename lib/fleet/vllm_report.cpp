@@ -9,14 +9,16 @@ namespace vime::fleet {
 namespace {
 
 // What a release can do, whatever its configuration.
-void add_dialect(const std::string& version, Json& report) {
+void add_dialect(const std::string& version, bool cpu_build, Json& report) {
   const vllm::Dialect dialect = vllm::dialect_of(version);
   report["generation"] = vllm::generation_name(dialect.generation);
   report["newer_than_known"] = dialect.newer_than_known;
   Json& can = report["can"];
   can["push from a folder"] = "yes";
-  can["push over CUDA IPC"] = dialect.ipc_takes_packed ? "yes" : "tensor by tensor only";
-  can["push over NCCL"] = "yes";
+  can["push over CUDA IPC"] = cpu_build                  ? "no, a build for GPUs does"
+                              : dialect.ipc_takes_packed ? "yes"
+                                                         : "tensor by tensor only";
+  can["push over NCCL"] = cpu_build ? "no, a build for GPUs does" : "yes";
   can["tell its weight version"] = dialect.finish_takes_version ? "yes" : "no, vime keeps it";
   can["abort all requests"] = dialect.aborts_all_requests ? "by request" : "by a pause";
 }
@@ -31,7 +33,7 @@ Json server_report(const std::string& url, const ServerFacts& facts) {
   Json report = {{"server", url}, {"version", facts.version}, {"model", facts.served_model}};
   Json missing = Json::array();
   try {
-    add_dialect(facts.version, report);
+    add_dialect(facts.version, false, report);
   } catch (const Error& error) {
     missing.push_back(error.what());
   }
@@ -59,7 +61,7 @@ Json install_report(const InstallFacts& facts) {
   Json report = {{"install", facts.site_packages.string()}, {"version", facts.version}};
   if (!facts.version.empty()) {
     try {
-      add_dialect(facts.version, report);
+      add_dialect(facts.version, facts.cpu_build, report);
     } catch (const Error&) {
       report["can"] = Json::object();  // install_problems says why
     }
