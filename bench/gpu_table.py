@@ -47,6 +47,9 @@ def train(out):
         row(f"training, {one['case']}, {one['micro_batches']} micro-batches",
             f"MFU {100 * one['mfu']:.1f} %, {one['tokens_per_s']:.0f} tokens/s, peak {one['peak_bytes'] / 2**30:.1f} GiB",
             f"MFU {100 * least:.0f} %", one["mfu"] >= least)
+        if "predicted_peak_bytes" in one:
+            off = one["peak_bytes"] / one["predicted_peak_bytes"] - 1
+            row("  peak against the prediction", f"{100 * off:+.1f} %", "within 10 %", abs(off) <= 0.1)
         other = theirs.get((one["case"], str(one["micro_batches"])))
         if other:
             ratio = one["tokens_per_s"] / other["tokens_per_s"]

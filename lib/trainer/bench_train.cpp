@@ -6,6 +6,7 @@
 #include <numeric>
 
 #include "arch/shapes.hpp"
+#include "arch/training_memory.hpp"
 #include "base/error.hpp"
 #include "base/random.hpp"
 #include "gpu/device_memory.hpp"
@@ -96,6 +97,15 @@ Json measure(const TrainBenchOptions& options, torch::Device device, const std::
     result["kernels"].push_back({{"name", kernel.name}, {"calls", kernel.calls}, {"ms", kernel.milliseconds}});
   }
   return result;
+}
+
+// Of a whole step, as `vime plan` predicts it.
+uint64_t predicted_peak(const TrainBenchOptions& options, const arch::ModelConfig& config) {
+  arch::TrainingWork work;
+  work.stage = arch::whole_model(config);
+  work.tokens = options.tokens;
+  work.recompute = options.recompute;
+  return arch::training_memory(config, work).total();
 }
 
 Json bench_layers(const TrainBenchOptions& options, Model& model, torch::Device device) {
@@ -198,6 +208,7 @@ Json bench_train(const TrainBenchOptions& options) {
       policy.backward(model.decoder, view, micro_batches, {}, static_cast<double>(sequences * count));
       VIME_CHECK(optimizer.step().applied, "a step of random tokens is finite");
     }));
+    cases.back()["predicted_peak_bytes"] = predicted_peak(options, config);
   }
   return {{"shape", options.shape},       {"device", options.device_uuid},      {"tokens", options.tokens},
           {"sequence", options.sequence}, {"layers", config.num_hidden_layers}, {"cases", cases}};
