@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "base/error.hpp"
+#include "fleet/routing.hpp"
 
 namespace vime::fleet {
 namespace {
@@ -103,7 +104,8 @@ std::vector<double> parse_prompt_logprobs(const std::string& body, const std::ve
   return logprobs;
 }
 
-void Fleet::call_all(std::vector<http::Request> requests, const std::function<void(size_t, const http::Reply&)>& take,
+void Fleet::call_all(std::vector<http::Request> requests, const std::function<std::optional<size_t>()>& next,
+                     const std::function<void(size_t, const http::Reply&)>& take,
                      const std::function<void()>& meanwhile) {
   // Shared with the client's thread, which may still deliver after this function has thrown.
   struct Arrivals {
@@ -113,15 +115,17 @@ void Fleet::call_all(std::vector<http::Request> requests, const std::function<vo
   };
   const auto arrivals = std::make_shared<Arrivals>();
   std::vector<std::string> names;
-  for (http::Request& request : requests) {
-    const size_t index = names.size();
-    names.push_back(request.what);
-    client_.send(std::move(request), [arrivals, index](http::Outcome outcome) {
-      const std::lock_guard lock(arrivals->mutex);
-      arrivals->queue.emplace_back(index, std::move(outcome));
-      arrivals->changed.notify_one();
-    });
-  }
+  for (const http::Request& request : requests) names.push_back(request.what);
+  const auto send_next = [&] {
+    while (const std::optional<size_t> index = next()) {
+      client_.send(std::move(requests[*index]), [arrivals, at = *index](http::Outcome outcome) {
+        const std::lock_guard lock(arrivals->mutex);
+        arrivals->queue.emplace_back(at, std::move(outcome));
+        arrivals->changed.notify_one();
+      });
+    }
+  };
+  send_next();
   size_t arrived = 0;
   while (arrived < names.size()) {
     std::deque<std::pair<size_t, http::Outcome>> batch;
@@ -140,23 +144,27 @@ void Fleet::call_all(std::vector<http::Request> requests, const std::function<vo
       take(index, outcome.reply);
       ++arrived;
     }
+    if (!batch.empty()) send_next();
   }
 }
 
 std::vector<Generation> Fleet::generate(const std::vector<GenerateJob>& jobs,
                                         const std::function<void(size_t, const Generation&)>& finished,
                                         const std::function<void()>& meanwhile) {
-  const auto engine_of = [this](size_t job) -> weights::EngineClient& { return *engines_[job % engines_.size()]; };
+  check_tokens(jobs);
+  std::vector<int64_t> sessions;
+  for (const GenerateJob& job : jobs) sessions.push_back(job.session);
+  Routing routing(sessions, engines_.size(), options_.concurrency);
+  const auto engine_of = [&](size_t job) -> weights::EngineClient& { return *engines_[routing.engine_of(job)]; };
   const auto name_of = [&](size_t job) { return jobs[job].name + " on " + engine_of(job).address().name(); };
   std::vector<http::Request> requests;
-  std::vector<int64_t> sent_on;  // the engine's version then
   for (size_t i = 0; i < jobs.size(); ++i) {
-    sent_on.push_back(engine_of(i).recorded_version());
     requests.push_back(engine_of(i).request(
         "POST", "/v1/completions", completion_body(jobs[i], engine_of(i).address().model), options_.request_timeout));
     requests.back().what = name_of(i);
   }
   std::vector<Generation> results(jobs.size());
+  std::vector<int64_t> sent_on(jobs.size());  // the engine's version then
   const auto take = [&](size_t job, const http::Reply& reply) {
     const weights::EngineClient& engine = engine_of(job);
     const bool tells_spans = engine.protocol().tells_spans();
@@ -166,9 +174,15 @@ std::vector<Generation> Fleet::generate(const std::vector<GenerateJob>& jobs,
       results[job].version_last = engine.recorded_version();
     }
     results[job].engine = engine.address().name();
+    routing.done(job);
     finished(job, results[job]);
   };
-  call_all(std::move(requests), take, meanwhile);
+  const auto next = [&]() -> std::optional<size_t> {
+    const std::optional<size_t> job = routing.next();
+    if (job) sent_on[*job] = engine_of(*job).recorded_version();
+    return job;
+  };
+  call_all(std::move(requests), next, take, meanwhile);
   return results;
 }
 
@@ -189,8 +203,23 @@ std::vector<std::vector<double>> Fleet::prompt_logprobs(int engine,
   const auto take = [&](size_t i, const http::Reply& reply) {
     results[i] = parse_prompt_logprobs(reply.body, sequences[i], name_of(i));
   };
-  call_all(std::move(requests), take, {});
+  size_t sent = 0;
+  const size_t count = requests.size();
+  call_all(std::move(requests), [&]() { return sent < count ? std::optional(sent++) : std::nullopt; }, take, {});
   return results;
+}
+
+void Fleet::check_tokens(const std::vector<GenerateJob>& jobs) const {
+  if (options_.vocab_size <= 0) return;
+  for (const GenerateJob& job : jobs) {
+    for (const int64_t token : job.prompt) {
+      if (token >= 0 && token < options_.vocab_size) continue;
+      throw Error(ErrorKind::refused,
+                  job.name + ": its prompt has token " + std::to_string(token) + ", but the model's vocabulary has " +
+                      std::to_string(options_.vocab_size),
+                  "the tokenizer is not this model's");
+    }
+  }
 }
 
 void Fleet::pause_all() {

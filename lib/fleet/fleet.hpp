@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -27,6 +28,7 @@ struct GenerateJob {
   std::vector<int64_t> prompt;
   SamplingParams sampling;
   int64_t seed = 0;
+  int64_t session = 0;  // jobs of one session go to one engine where they can: it has their prompt's keys and values
 };
 
 struct Generation {
@@ -42,6 +44,8 @@ struct Generation {
 struct FleetOptions {
   std::chrono::milliseconds transfer_timeout;
   std::chrono::milliseconds request_timeout;
+  int64_t concurrency = 512;  // requests in flight at an engine
+  int64_t vocab_size = 0;     // of the model; 0: tokens of prompts are not looked at
 };
 
 class Fleet {
@@ -52,9 +56,10 @@ class Fleet {
   int size() const { return static_cast<int>(engines_.size()); }
   weights::EngineClient& engine(int id) { return *engines_.at(static_cast<size_t>(id)); }
 
-  // Generates for all jobs; results stand in the jobs' order. The jobs go to the engines in turn.
-  // `finished` hears each result as it arrives (index into jobs), `meanwhile` is called every few milliseconds until
-  // the last has come; both on the calling thread. A failed request is Error{process_failed}.
+  // Generates for all jobs; results stand in the jobs' order. Which engine gets which: see Routing. Error{refused} for
+  // a token that the model does not have: there are servers that one such request ends. `finished` hears each result as
+  // it arrives (index into jobs), `meanwhile` is called every few milliseconds until the last has come; both on the
+  // calling thread. A failed request is Error{process_failed}.
   std::vector<Generation> generate(const std::vector<GenerateJob>& jobs,
                                    const std::function<void(size_t job, const Generation&)>& finished,
                                    const std::function<void()>& meanwhile = {});
@@ -71,10 +76,12 @@ class Fleet {
   std::vector<weights::EngineVersion> versions();
 
  private:
-  // Sends all requests at once and hands `take` each reply of status 200, with its request's index, as it arrives.
-  // `meanwhile` (may be empty) is called every few milliseconds. The first failure is thrown.
-  void call_all(std::vector<http::Request> requests, const std::function<void(size_t, const http::Reply&)>& take,
-                const std::function<void()>& meanwhile);
+  // Sends the requests that `next` names, as long as it names one, and hands `take` each reply of status 200, with its
+  // request's index, as it arrives; after it `next` is asked again. `meanwhile` (may be empty) is called every few
+  // milliseconds. The first failure is thrown.
+  void call_all(std::vector<http::Request> requests, const std::function<std::optional<size_t>()>& next,
+                const std::function<void(size_t, const http::Reply&)>& take, const std::function<void()>& meanwhile);
+  void check_tokens(const std::vector<GenerateJob>& jobs) const;
 
   http::Client& client_;
   Supervisor& supervisor_;

@@ -30,8 +30,8 @@ PushOptions push_options(const Prepared& prepared, const RunDirectory& directory
   const spec::ExperimentSpec& spec = prepared.spec;
   PushOptions options;
   options.compare_contents = options.probe_always = spec.ci_test;
-  options.probe = {prepared.run_id, directory.root(), prepared.config.vocab_size, prepared.plan.layout.dp,
-                   spec.ci.logprob_gap_tolerance};
+  options.probe = {prepared.run_id,        directory.root(),        prepared.config.vocab_size,
+                   prepared.max_model_len, prepared.plan.layout.dp, spec.ci.logprob_gap_tolerance};
   for (const placement::Engine& engine : prepared.plan.engines) {
     options.from_disk.push_back(spec::route_of(spec, engine) == spec::Route::disk);
   }

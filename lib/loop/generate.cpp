@@ -49,8 +49,8 @@ std::vector<fleet::GenerateJob> make_jobs(const GenerateContext& context, const 
     const std::vector<int64_t> ids = context.tokenizer.encode(prompt.text);
     for (int64_t i = 0; i < request.samples_per_prompt; ++i) {
       const int64_t number = request.first_sample + static_cast<int64_t>(jobs.size());
-      jobs.push_back(
-          {request.name + " " + std::to_string(number), ids, request.sampling, sample_seed(context.seed, number)});
+      jobs.push_back({request.name + " " + std::to_string(number), ids, request.sampling,
+                      sample_seed(context.seed, number), number / request.samples_per_prompt});
     }
   }
   return jobs;

@@ -14,7 +14,7 @@ namespace vime::loop {
 namespace {
 
 constexpr int kSequences = 8;
-constexpr int64_t kTokens = 24;             // of a sequence
+constexpr int64_t kMostTokens = 24;         // of a sequence
 constexpr uint64_t kStream = 0x70726f6265;  // of random numbers
 constexpr double kShareOfSpread = 0.25;
 constexpr double kShareOfStep = 0.5;
@@ -102,11 +102,15 @@ fs::path LogprobProbe::batch() const {
   return options_.folder / "probe.safetensors";
 }
 
+int64_t LogprobProbe::tokens() const {
+  return std::clamp<int64_t>(options_.max_model_len - 1, 2, kMostTokens);
+}
+
 void LogprobProbe::choose_sequences() {
   const int count = std::max(kSequences, options_.data_parallel_size);
   for (int i = 0; i < count; ++i) {
     std::vector<int64_t>& sequence = sequences_.emplace_back();
-    for (int64_t t = 0; t < kTokens; ++t) {
+    for (int64_t t = 0; t < tokens(); ++t) {
       const uint64_t draw = mix_key(kStream, static_cast<uint64_t>(i), static_cast<uint64_t>(t));
       sequence.push_back(static_cast<int64_t>(draw % static_cast<uint64_t>(options_.vocab_size)));
     }
@@ -117,7 +121,7 @@ void LogprobProbe::choose_sequences() {
 void LogprobProbe::ask_trainer() {
   if (sequences_.empty()) choose_sequences();
   const std::vector<Json> replies = trainers_.call_all("/logprobs", {{"batch", batch().string()}});
-  std::vector<double> values(sequences_.size() * (kTokens - 1), std::nan(""));
+  std::vector<double> values(sequences_.size() * static_cast<std::size_t>(tokens() - 1), std::nan(""));
   for (std::size_t rank = 0; rank < replies.size(); ++rank) {
     const std::string what = "trainer rank " + std::to_string(rank) + ": /logprobs";
     const Json& own = json_member(replies[rank], "logprobs", what);

@@ -21,6 +21,7 @@ struct ProbeOptions {
   std::string run_id;
   fs::path folder;  // where the sequences are written for the trainer ranks
   int64_t vocab_size = 0;
+  int64_t max_model_len = 0;  // of the engines: most tokens of a sequence and one more
   int data_parallel_size = 1;
   double gap_tolerance = 0.0;  // of the mean difference
 };
@@ -46,6 +47,7 @@ class LogprobProbe {
 
  private:
   fs::path batch() const;
+  int64_t tokens() const;  // of a sequence
   void choose_sequences();
 
   fleet::Fleet& fleet_;

@@ -83,8 +83,10 @@ Processes::Processes(const Prepared& prepared, const RunDirectory& directory, co
     wait_until_serving(prepared, supervisor_, client_, addresses, directory.logs());
     meet_servers(prepared, client_, addresses);
   }
-  fleet_ = std::make_unique<fleet::Fleet>(client_, supervisor_, addresses,
-                                          fleet::FleetOptions{spec.weight_sync.timeout, spec.engine.request_timeout});
+  fleet_ =
+      std::make_unique<fleet::Fleet>(client_, supervisor_, addresses,
+                                     fleet::FleetOptions{spec.weight_sync.timeout, spec.engine.request_timeout,
+                                                         spec.engine.server_concurrency, prepared.config.vocab_size});
   if (!prepared.parts.engines) return;
   rewards_ = std::make_unique<reward::Rewards>(
       reward_options(spec, directory.logs()),

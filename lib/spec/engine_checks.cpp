@@ -97,6 +97,8 @@ void check_api_key(const ExperimentSpec& spec, Problems& problems) {
 }  // namespace
 
 void derive_engine(ExperimentSpec& spec, const Problems& problems) {
+  if (!problems.is_given("engine.server_concurrency"))
+    spec.engine.server_concurrency = std::max(Engine().server_concurrency, spec.engine.max_num_seqs);
   if (spec.engine.backend != "embedded" && !problems.is_given("engine.startup_timeout"))
     spec.engine.startup_timeout = kVllmStartup;
 }

@@ -136,6 +136,7 @@ struct Engine {
   std::string logprobs_mode = "processed_logprobs";
   milliseconds startup_timeout{120000};
   milliseconds request_timeout{600000};
+  int64_t server_concurrency = 512;
   std::vector<std::string> vllm_command = {"vllm", "serve"};
   std::vector<std::string> vllm_args;
   std::vector<std::string> env;
