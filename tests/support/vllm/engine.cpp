@@ -18,7 +18,7 @@ namespace {
 // How often a waiting call looks whether its client is still there.
 constexpr std::chrono::milliseconds kLook{20};
 constexpr std::chrono::microseconds kBetweenSteps{50};
-constexpr std::chrono::seconds kAfterDeath{5};
+constexpr std::chrono::seconds kAfterDeath{10};
 constexpr const char* kDead = "EngineCore encountered an issue. See stack trace (above) for the root cause.";
 
 bool names(const std::vector<std::string>& ids, const std::string& work) {

@@ -146,9 +146,7 @@ Front::Front(const std::string& host, uint16_t port) : fd_(::socket(AF_INET, SOC
   ::setsockopt(fd_.get(), SOL_SOCKET, SO_REUSEADDR, &on, sizeof on);
   if (::inet_pton(AF_INET, numeric.c_str(), &address.sin_addr) != 1)
     throw Error(ErrorKind::refused, "the stand-in listens on IPv4 addresses only, found " + host);
-  const bool listening =
-      ::bind(fd_.get(), reinterpret_cast<sockaddr*>(&address), sizeof address) == 0 && ::listen(fd_.get(), 4096) == 0;
-  if (!listening) {
+  if (::bind(fd_.get(), reinterpret_cast<sockaddr*>(&address), sizeof address) != 0) {
     throw Error(ErrorKind::exhausted, "[Errno " + std::to_string(errno) +
                                           "] error while attempting to bind on address ('" + host + "', " +
                                           std::to_string(port) + "): " + errno_text(errno));
@@ -158,7 +156,11 @@ Front::Front(const std::string& host, uint16_t port) : fd_(::socket(AF_INET, SOC
   port_ = ntohs(address.sin_port);
 }
 
-void Front::serve(const Handle& handle) {
+void Front::listen() const {
+  if (::listen(fd_.get(), 4096) != 0) throw_errno(ErrorKind::exhausted, "listen");
+}
+
+void Front::serve(const Handle& handle) const {
   while (true) {
     const int fd = ::accept4(fd_.get(), nullptr, nullptr, SOCK_CLOEXEC);
     if (fd < 0) {

@@ -27,11 +27,13 @@ using Handle = std::function<Answer(const http::ServerRequest&, const Gone&)>;
 
 class Front {
  public:
-  // Listens at once. Error{exhausted} "[Errno 98] error while attempting to bind on address ...".
+  // Takes the port, which refuses connections until listen(). Error{exhausted} "[Errno 98] error while attempting to
+  // bind on address ...".
   Front(const std::string& host, uint16_t port);
   uint16_t port() const { return port_; }
+  void listen() const;
   // Accepts for ever, on the calling thread.
-  [[noreturn]] void serve(const Handle& handle);
+  [[noreturn]] void serve(const Handle& handle) const;
 
  private:
   UniqueFd fd_;

@@ -58,6 +58,7 @@ int serve(const ServeArguments& arguments, const Environment& environment, const
   end_on_signals();
   Faults faults(environment.fault);
   Trace trace(environment.trace);
+  const Front front(arguments.host, arguments.port);
   std::fprintf(stderr, "INFO [api_server.py] vLLM API server version %s\n", flavour.version.c_str());
   if (const auto fault = faults.next("startup")) {
     if (*fault == "death") throw Error(ErrorKind::refused, "planted failure in startup");
@@ -90,7 +91,7 @@ int serve(const ServeArguments& arguments, const Environment& environment, const
   Server server{arguments, environment,   flavour,           engine,    faults,
                 trace,     max_model_len, config.vocab_size, tokenizer, generation_defaults(arguments)};
   const Routes routes(server);
-  Front front(arguments.host, arguments.port);
+  front.listen();
   std::fprintf(stderr, "INFO:     Application startup complete.\nINFO:     Uvicorn running on http://%s:%d\n",
                arguments.host.c_str(), front.port());
   front.serve([&routes](const http::ServerRequest& request, const Gone& gone) { return routes.handle(request, gone); });

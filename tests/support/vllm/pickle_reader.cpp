@@ -35,8 +35,9 @@ class Unpickler {
 
   PickleValue read() {
     while (true) {
+      if (at_ == bytes_.size()) refuse("Ran out of input");
       const auto code = static_cast<unsigned char>(take(1).front());
-      if (code == '.') return stop();
+      if (code == '.') return pop();  // what follows is not looked at, as in CPython
       if (!simple(code) && !sized(code) && !built(code) && !remembered(code))
         refuse("invalid load key, '\\x" + hex_digits(code) + "'.");
     }
@@ -49,7 +50,7 @@ class Unpickler {
   }
 
   std::string_view take(uint64_t count) {
-    if (count > bytes_.size() - at_) refuse(at_ == bytes_.size() ? "Ran out of input" : "pickle data was truncated");
+    if (count > bytes_.size() - at_) refuse("pickle data was truncated");
     const std::string_view part = bytes_.substr(at_, count);
     at_ += count;
     return part;
@@ -221,6 +222,8 @@ class Unpickler {
   }
   void extend(PickleItems items, Kind kind) {
     PickleValue& target = top();
+    if (target.is(Kind::list) && kind == Kind::dict && !items.empty())
+      refuse("list indices must be integers or slices, not " + items.front().type_name());
     if (!target.is(kind)) refuse("'" + target.type_name() + "' object does not support item assignment");
     if (kind == Kind::dict && items.size() % 2 != 0) refuse("odd number of items for SETITEMS");
     target.items->insert(target.items->end(), std::make_move_iterator(items.begin()),
@@ -249,12 +252,6 @@ class Unpickler {
       default:
         return false;
     }
-  }
-
-  // What follows the STOP is not looked at, as in CPython.
-  PickleValue stop() {
-    if (!marks_.empty()) refuse("unexpected MARK found");
-    return pop();
   }
 
   std::string_view bytes_;

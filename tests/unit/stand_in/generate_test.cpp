@@ -22,14 +22,14 @@ std::vector<int> reference_ids(const std::string& name) {
   return ids;
 }
 
-Json completion(const Json& more) {
+Json completion(const Json& more = Json::object()) {
   Json body = {{"model", "m"},       {"prompt", kPrompt}, {"max_tokens", 6},
                {"ignore_eos", true}, {"logprobs", 0},     {"return_token_ids", true}};
   body.update(more);
   return body;
 }
 
-Json generation(const Json& sampling) {
+Json generation(const Json& sampling = Json::object()) {
   Json all = {{"max_tokens", 6}, {"ignore_eos", true}, {"logprobs", 2}, {"temperature", 0}};
   all.update(sampling);
   return {{"model", "m"}, {"token_ids", kPrompt}, {"sampling_params", all}};
@@ -84,7 +84,7 @@ TEST_CASE("a completion's log-probs, ids and indices have vLLM's forms") {
 
 TEST_CASE("generate names tokens by text in older releases and by number in the newest") {
   Served older({.version = "G2c"});
-  const Json old_reply = older.post_json("/inference/v1/generate", generation({}));
+  const Json old_reply = older.post_json("/inference/v1/generate", generation());
   const Json old_entry = old_reply["choices"][0]["logprobs"]["content"][0];
   const int id = old_reply["choices"][0]["token_ids"][0];
   CHECK(old_entry["token"] == "token_id:" + std::to_string(id));
@@ -95,7 +95,7 @@ TEST_CASE("generate names tokens by text in older releases and by number in the 
   CHECK(older.post_json("/inference/v1/generate", generation({{"n", 2}, {"temperature", 1}}))["choices"].size() == 1);
 
   Served newest({.arguments = {"--enable-scale-out"}});
-  const Json reply = newest.post_json("/inference/v1/generate", generation({}));
+  const Json reply = newest.post_json("/inference/v1/generate", generation());
   const Json entry = reply["choices"][0]["logprobs"]["content"][0];
   CHECK(entry["token_id"] == id);
   CHECK(entry["rank"] == 1);
@@ -133,7 +133,7 @@ TEST_CASE("requests are read strictly") {
   CHECK(status({{"model", "other"}}) == 404);
   CHECK(status({{"seed", 9223372036854775808ull}}) == 400);
   CHECK(served.post("/v1/completions", "{").status == 400);
-  CHECK(Served::reply(served.send("POST", "/v1/completions", completion({}).dump(), {{"Content-Type", "text/plain"}}))
+  CHECK(Served::reply(served.send("POST", "/v1/completions", completion().dump(), {{"Content-Type", "text/plain"}}))
             .status == 400);
 }
 

@@ -110,18 +110,18 @@ TEST_CASE("a unique id is taken from CPython's pickle and from the short one, an
                        doctest::Contains("expected ncclUniqueId instance instead of bytes"), WorkerError);
 }
 
-TEST_CASE("pickles that CPython refuses are refused") {
+TEST_CASE("pickles that CPython refuses are refused in its words, those that it takes are taken") {
   CHECK(failure_of("") == "Ran out of input");
   CHECK(failure_of(std::string("\x80\x06N.", 4)) == "unsupported pickle protocol: 6");
   CHECK(failure_of(std::string("\x80\x03", 2)) == "Ran out of input");
-  CHECK(failure_of(std::string("\x80\x03K", 3)) == "Ran out of input");
+  CHECK(failure_of(std::string("\x80\x03K", 3)) == "pickle data was truncated");
   CHECK(failure_of(std::string("\x80\x03M\x01", 4)) == "pickle data was truncated");
   CHECK(failure_of(std::string("\x80\x03t.", 4)) == "could not find MARK");
-  CHECK(failure_of(std::string("\x80\x03(N.", 5)) == "unexpected MARK found");
+  CHECK(read_pickle(std::string("\x80\x03(N.", 5)).type_name() == "NoneType");
   CHECK(failure_of(std::string("\x80\x03.", 3)) == "unpickling stack underflow");
   CHECK(failure_of(std::string("\x80\x03\xff.", 4)) == "invalid load key, '\\xff'.");
   CHECK(failure_of(std::string("\x80\x03h\x05.", 5)) == "Memo value not found at index 5");
-  CHECK(failure_of(std::string("\x80\x03]NNs.", 7)) == "'list' object does not support item assignment");
+  CHECK(failure_of(std::string("\x80\x03]NNs.", 7)) == "list indices must be integers or slices, not NoneType");
 }
 
 TEST_CASE("integers of all widths are read with their sign") {
