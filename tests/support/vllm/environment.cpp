@@ -35,6 +35,7 @@ Environment read_environment() {
   environment.flavour = variable("VIME_STAND_IN_VERSION");
   environment.uuids = variable("VIME_STAND_IN_UUIDS");
   environment.trace = variable("VIME_STAND_IN_TRACE");
+  environment.engine_process = variable("VIME_STAND_IN_ENGINE_PROCESS") == "1";
   environment.fault = variable("VIME_STAND_IN_FAULT");
   return environment;
 }

@@ -17,7 +17,8 @@ struct Environment {
   std::string flavour;                  // VIME_STAND_IN_VERSION: G2a, G2b, G2c, G3 (the default) or a version to claim
   std::string uuids;  // VIME_STAND_IN_UUIDS: of the machine's GPUs, with commas between; CUDA_VISIBLE_DEVICES chooses
   std::string trace;  // VIME_STAND_IN_TRACE: file for what goes through the TCPStore's connections, and for HTTP calls
-  std::string fault;  // VIME_STAND_IN_FAULT (faults.hpp)
+  bool engine_process = false;  // VIME_STAND_IN_ENGINE_PROCESS=1: a child that outlives a killed server, as vLLM's does
+  std::string fault;            // VIME_STAND_IN_FAULT (faults.hpp)
 };
 
 Environment read_environment();

@@ -5,6 +5,7 @@
 // It knows the protocol on its own and shares no code with vime's client for it. Read engine.hpp, transfer.hpp and
 // routes.hpp first.
 #include <signal.h>
+#include <sys/prctl.h>
 #include <unistd.h>
 
 #include <cstdio>
@@ -49,12 +50,28 @@ Json generation_defaults(const ServeArguments& arguments) {
   return defaults;
 }
 
+pid_t engine_process = 0;
+
+// vLLM's engine is a process of its own. It goes with a server that is asked to end, and stays behind a killed one.
+void fork_engine_process() {
+  engine_process = ::fork();
+  if (engine_process != 0) return;
+  ::prctl(PR_SET_NAME, "VLLM::EngineCor");
+  while (true) ::pause();
+}
+
 // SIGTERM and SIGINT end the server, which has nothing to bring to an end.
 void end_on_signals() {
-  for (const int signal : {SIGTERM, SIGINT}) ::signal(signal, [](int) { ::_exit(0); });
+  for (const int signal : {SIGTERM, SIGINT}) {
+    ::signal(signal, [](int) {
+      if (engine_process > 0) ::kill(engine_process, SIGKILL);
+      ::_exit(0);
+    });
+  }
 }
 
 int serve(const ServeArguments& arguments, const Environment& environment, const Flavour& flavour) {
+  if (environment.engine_process) fork_engine_process();
   end_on_signals();
   Faults faults(environment.fault);
   Trace trace(environment.trace);

@@ -121,7 +121,8 @@ http::Response complete(Server& server, const Call& call) {
                          {"stop_reason", choice.stop_token ? Json(*choice.stop_token) : Json(nullptr)},
                          {"token_ids", ask.return_token_ids ? Json(choice.tokens) : Json(nullptr)},
                          {"prompt_logprobs", prompt_logprobs(server, *work, true)},
-                         {"prompt_token_ids", ask.return_token_ids ? Json(work->prompt) : Json(nullptr)}});
+                         {"prompt_token_ids", ask.return_token_ids ? Json(work->prompt) : Json(nullptr)},
+                         {"routed_experts", nullptr}});
     }
   }
   return json_response({{"id", id},

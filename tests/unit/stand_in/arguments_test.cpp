@@ -1,4 +1,9 @@
 // The command line, the environment and what a start-up can fail of.
+#include <poll.h>
+#include <signal.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
 #include "served.hpp"
 #include "support/vllm/environment.hpp"
 #include "support/vllm/faults.hpp"
@@ -116,4 +121,17 @@ TEST_CASE("SIGTERM ends it with status 0, and a taken port with 1") {
   CHECK(second.status == 1);
   CHECK(has(second.err, "[Errno 98]"));
   CHECK(served.signal_and_wait(15) == 0);
+}
+
+TEST_CASE("an engine process goes with a server that is asked to end, and outlives one that is killed") {
+  for (const int signal : {SIGTERM, SIGKILL}) {
+    Served served({.env = {"VIME_STAND_IN_ENGINE_PROCESS=1"}});
+    const std::string id = std::to_string(served.pid());
+    const pid_t engine = std::stoi(read_file("/proc/" + id + "/task/" + id + "/children"));
+    const UniqueFd handle(static_cast<int>(::syscall(SYS_pidfd_open, engine, 0)));
+    served.signal_and_wait(signal);
+    pollfd ended{handle.get(), POLLIN, 0};
+    CHECK(::poll(&ended, 1, signal == SIGTERM ? 10'000 : 100) == (signal == SIGTERM ? 1 : 0));
+    if (signal == SIGKILL) ::kill(engine, SIGKILL);
+  }
 }

@@ -53,6 +53,7 @@ class Served {
   int signal_and_wait(int signal);
   int wait();  // the exit status, 128 + signal for one that a signal ended
   uint16_t port() const { return port_; }
+  int pid() const { return pid_; }
 
   static http::Reply reply(std::future<http::Outcome> future);
 
