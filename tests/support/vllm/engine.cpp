@@ -89,6 +89,7 @@ void Engine::run(const std::stop_token& stop) {
     if (batch_.running() + batch_.waiting() != before) changed_.notify_all();
     // Whoever waits for the lock gets it between two steps.
     lock.unlock();
+    std::this_thread::sleep_for(options_.between_steps);
     while (entering_ > 0) std::this_thread::sleep_for(kBetweenSteps);
     lock.lock();
   }

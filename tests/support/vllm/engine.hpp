@@ -5,6 +5,7 @@
 #pragma once
 
 #include <atomic>
+#include <chrono>
 #include <condition_variable>
 #include <functional>
 #include <memory>
@@ -27,6 +28,7 @@ struct EngineOptions {
   std::string load_format;
   int workers = 1;
   bool sleep_mode = false;
+  std::chrono::milliseconds between_steps{0};
 };
 
 class Engine {

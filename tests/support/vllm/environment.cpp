@@ -36,6 +36,7 @@ Environment read_environment() {
   environment.uuids = variable("VIME_STAND_IN_UUIDS");
   environment.trace = variable("VIME_STAND_IN_TRACE");
   environment.engine_process = variable("VIME_STAND_IN_ENGINE_PROCESS") == "1";
+  environment.step_ms = std::atoi(variable("VIME_STAND_IN_STEP_MS").c_str());
   environment.fault = variable("VIME_STAND_IN_FAULT");
   return environment;
 }

@@ -18,6 +18,7 @@ struct Environment {
   std::string uuids;  // VIME_STAND_IN_UUIDS: of the machine's GPUs, with commas between; CUDA_VISIBLE_DEVICES chooses
   std::string trace;  // VIME_STAND_IN_TRACE: file for what goes through the TCPStore's connections, and for HTTP calls
   bool engine_process = false;  // VIME_STAND_IN_ENGINE_PROCESS=1: a child that outlives a killed server, as vLLM's does
+  int step_ms = 0;              // VIME_STAND_IN_STEP_MS: a pause after every step, for requests that last
   std::string fault;            // VIME_STAND_IN_FAULT (faults.hpp)
 };
 

@@ -104,7 +104,9 @@ int serve(const ServeArguments& arguments, const Environment& environment, const
     batch.eos_ids.push_back(static_cast<int32_t>(tokenizer->eos_id()));
   Engine engine(model, std::move(batch), flavour,
                 {arguments.transfer_backend, uuids, environment.insecure_serialization},
-                {arguments.model, arguments.load_format, arguments.workers(), arguments.sleep_mode}, faults, trace);
+                {arguments.model, arguments.load_format, arguments.workers(), arguments.sleep_mode,
+                 std::chrono::milliseconds(environment.step_ms)},
+                faults, trace);
   Server server{arguments, environment,   flavour,           engine,    faults,
                 trace,     max_model_len, config.vocab_size, tokenizer, generation_defaults(arguments)};
   const Routes routes(server);

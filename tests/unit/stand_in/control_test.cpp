@@ -13,6 +13,11 @@ Json long_request(int tokens = 400) {
           {"seed", 1},    {"ignore_eos", true},  {"return_token_ids", true}, {"logprobs", 0}};
 }
 
+// A request of 400 tokens takes two seconds at least.
+ServeOptions slow(const std::vector<std::string>& arguments = {}) {
+  return {.arguments = arguments, .env = {"VIME_STAND_IN_STEP_MS=5"}};
+}
+
 Json choice_of(std::future<http::Outcome> future) {
   const http::Reply reply = Served::reply(std::move(future));
   REQUIRE_MESSAGE(reply.status == 200, reply.body);
@@ -65,7 +70,7 @@ TEST_CASE("without development mode there are no RL routes, and a key guards the
 }
 
 TEST_CASE("a pause of mode abort answers what runs and what waits with what there is") {
-  Served served({.arguments = {"--max-num-seqs", "1"}});
+  Served served(slow({"--max-num-seqs", "1"}));
   auto running = served.send("POST", "/v1/completions", long_request().dump());
   served.wait_for_load(1);
   auto waiting = served.send("POST", "/v1/completions", long_request().dump());
@@ -96,7 +101,7 @@ TEST_CASE("requests that come while paused run after resume") {
 TEST_CASE("a pause of mode wait lets requests end, one of mode keep stops them in the middle") {
   for (const char* mode : {"wait", "keep"}) {
     CAPTURE(mode);
-    Served served;
+    Served served(slow());
     auto running = served.send("POST", "/v1/completions", long_request().dump());
     served.wait_for_load(1);
     CHECK(served.post(std::string("/pause?clear_cache=false&mode=") + mode).status == 200);
@@ -145,7 +150,7 @@ TEST_CASE("sleep needs its flag") {
 }
 
 TEST_CASE("requests are aborted by id, all of them, and by a client that goes") {
-  Served served;
+  Served served(slow());
   auto named = served.send("POST", "/v1/completions", long_request().dump(), {{"X-Request-Id", "abc"}});
   served.wait_for_load(1);
   auto other = served.send("POST", "/v1/completions", long_request().dump());

@@ -83,7 +83,7 @@ TEST_CASE("a pause clears the prefix cache unless it is told not to") {
 
 TEST_CASE("what is sampled across a keep pause mixes versions and says so") {
   const Folders folders;
-  Served served({.arguments = {"--enable-scale-out"}});
+  Served served({.arguments = {"--enable-scale-out"}, .env = {"VIME_STAND_IN_STEP_MS=5"}});
   const Json body = {{"token_ids", kPrompt},
                      {"sampling_params", {{"max_tokens", 400}, {"temperature", 1}, {"ignore_eos", true}}}};
   auto running = served.send("POST", "/inference/v1/generate", body.dump());
