@@ -13,7 +13,6 @@ namespace vime::stand_in {
 namespace {
 
 constexpr std::chrono::seconds kStoreTimeout{300};  // torch's own
-constexpr std::size_t kIdBytes = 128;
 constexpr const char* kIdType = "vllm.distributed.device_communicators.pynccl_wrapper ncclUniqueId";
 
 template <typename Number>
@@ -30,7 +29,7 @@ const PickleValue* id_bytes(const PickleValue& value) {
   if (arguments.size() != 2 || !arguments[0].is(Kind::global) || arguments[0].text != kIdType) return nullptr;
   if (!arguments[1].is(Kind::tuple) || arguments[1].children().size() != 2) return nullptr;
   const PickleItems& state = arguments[1].children();
-  if (!state[0].is(Kind::dict) || !state[1].is(Kind::bytes) || state[1].text.size() != kIdBytes) return nullptr;
+  if (!state[0].is(Kind::dict) || !state[1].is(Kind::bytes) || state[1].text.size() != kUniqueIdBytes) return nullptr;
   return &state[1];
 }
 
@@ -61,6 +60,7 @@ Collective::Collective(const GroupPlace& place, int workers, Trace& trace) : tra
   std::vector<std::future<Socket>> joining;
   for (int worker = 0; worker < workers; ++worker) {
     joining.push_back(std::async(std::launch::async, [&place, &trace, worker] {
+      if (!place.unique_id.empty()) return join(worker, place, place.unique_id);
       const std::string pickle = fetch_unique_id(worker, place.host, place.port, kStoreTimeout, trace);
       return join(worker, place, unique_id_of(pickle));
     }));

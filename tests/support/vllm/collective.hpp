@@ -16,11 +16,14 @@
 
 namespace vime::stand_in {
 
+inline constexpr std::size_t kUniqueIdBytes = 128;
+
 struct GroupPlace {
   std::string host;
   uint16_t port = 0;
   int rank_offset = 0;  // of the server's first worker
   int world_size = 0;
+  std::string unique_id;  // 128 bytes; empty: the store at host and port has it
 };
 
 // The 128 bytes in the pickle of a ncclUniqueId. WorkerError for a pickle that CPython refuses and, in ctypes' words,

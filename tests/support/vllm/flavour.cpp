@@ -31,6 +31,7 @@ Flavour flavour_of(const std::string& name) {
   flavour.knows_sparse = minor >= 25;
   flavour.aborts_and_drafts = minor >= 26;
   flavour.packed_in_init = minor >= 27;
+  flavour.takes_unique_id = minor >= 30;
   flavour.has_versions = minor >= 27;
   flavour.newest_generate = minor >= 31;
   flavour.generate_max_tokens = minor <= 21 ? 16 : 0;

@@ -17,6 +17,7 @@ struct Flavour {
   bool knows_update_kind = false;    // 0.23 and 0.24
   bool knows_sparse = false;         // from 0.25: backend sparse_nccl
   bool aborts_and_drafts = false;    // from 0.26: /abort_requests, /start_draft_weight_update
+  bool takes_unique_id = false;      // from 0.30: NCCL's id in init_info instead of a store's address
   bool has_versions = false;         // from 0.27: /weight_info, /update_weight_version, weight_version in finish
   bool newest_generate = false;      // /inference/v1/generate behind a flag, integer ids and version spans in it
   int64_t generate_max_tokens = 0;   // of a request that names none; 0: what fits

@@ -58,6 +58,10 @@ InfoClass nccl_init_class(const Flavour& flavour) {
                      {"master_address", "master_port", "rank_offset", "world_size"},
                      {}};
   if (flavour.packed_in_init) expected.optional = {"packed", "packed_buffer_size_bytes", "packed_num_buffers"};
+  if (flavour.takes_unique_id) {
+    expected.required = {"rank_offset", "world_size"};
+    expected.optional.insert(expected.optional.end(), {"master_address", "master_port", "nccl_unique_id_b64"});
+  }
   return expected;
 }
 
@@ -145,9 +149,19 @@ void Transfer::init(const Json& info) {
 
 void Transfer::init_nccl(const Json& info) {
   check_info(info, nccl_init_class(flavour_));
-  if (!info["master_address"].is_string()) throw WorkerError("master_address: expected a str");
   GroupPlace place;
-  place.host = info["master_address"].get<std::string>();
+  const bool has_id = info.contains("nccl_unique_id_b64") && info["nccl_unique_id_b64"].is_string();
+  if (has_id && (info.contains("master_address") || info.contains("master_port")))
+    throw WorkerError("pass nccl_unique_id_b64 OR master_address/master_port, not both");
+  if (has_id) {
+    place.unique_id = decode_base64(info["nccl_unique_id_b64"].get<std::string>());
+    if (place.unique_id.size() != kUniqueIdBytes)
+      throw WorkerError("nccl_unique_id_b64: expected 128 bytes, found " + std::to_string(place.unique_id.size()));
+  } else {
+    if (!info.contains("master_address") || !info["master_address"].is_string() || !info.contains("master_port"))
+      throw WorkerError("need nccl_unique_id_b64, or both master_address and master_port");
+    place.host = info["master_address"].get<std::string>();
+  }
   place.port = static_cast<uint16_t>(info_integer(info, "master_port", 0));
   place.rank_offset = static_cast<int>(info_integer(info, "rank_offset", 0));
   place.world_size = static_cast<int>(info_integer(info, "world_size", 0));

@@ -218,7 +218,10 @@ TEST_CASE("an update before init, and keys of another release, are refused") {
   served.post("/start_weight_update");
   check_error(served.post("/update_weights", "{\"update_info\":{" + lists + ",\"packed\":true}}"), 500,
               "NCCLWeightTransferUpdateInfo.__init__() got an unexpected keyword argument 'packed'");
-  check_error(served.post("/init_weight_transfer_engine", R"({"init_info":{"master_address":"127.0.0.1"}})"), 500,
+  check_error(served.post("/init_weight_transfer_engine", R"({"init_info":{"rank_offset":1,"world_size":2}})"), 500,
+              "need nccl_unique_id_b64, or both master_address and master_port");
+  Served middle(options_of("0.29.0", 1));
+  check_error(middle.post("/init_weight_transfer_engine", R"({"init_info":{"master_address":"127.0.0.1"}})"), 500,
               "missing 3 required positional arguments: 'master_port', 'rank_offset', and 'world_size'");
   Served older(options_of("G2c", 1));
   check_error(older.post("/init_weight_transfer_engine",
@@ -241,4 +244,21 @@ TEST_CASE("an id that is NCCL's is recognised and said to be of no use here, ano
   Trainer trainer(served, 1);
   trainer.serve_stores(whole_pickle(std::string("C\x02") + "ab"));
   check_error(trainer.posted(), 500, "expected ncclUniqueId instance instead of bytes");
+}
+
+TEST_CASE("the newest release takes the id itself instead of a store") {
+  const Listener data;
+  std::string id = "tcp:127.0.0.1:" + std::to_string(data.port());
+  id.resize(128);
+  const Json info = {{"nccl_unique_id_b64", base64(id)}, {"rank_offset", 1}, {"world_size", 2}};
+  const std::string body = Json{{"init_info", info}}.dump();
+  Served served(options_of("G3", 1));
+  auto posted = served.send("POST", "/init_weight_transfer_engine", body);
+  const UniqueFd link = data.accept();
+  receive(link, 8 + sizeof(float));
+  send(link, raw(0.0f).data(), sizeof(float));
+  CHECK(Served::reply(std::move(posted)).status == 200);
+  Served older(options_of("G2c", 1));
+  check_error(older.post("/init_weight_transfer_engine", body), 500,
+              "unexpected keyword argument 'nccl_unique_id_b64'");
 }
