@@ -1,0 +1,199 @@
+// Whole runs against servers that behave as vLLM's do, fault by fault: what a client gets wrong there would get wrong
+// weights into a real one.
+#include <doctest/doctest.h>
+#include <unistd.h>
+
+#include <fstream>
+#include <thread>
+
+#include "base/strings.hpp"
+#include "e2e/run_binary.hpp"
+#include "e2e/run_files.hpp"
+#include "http/client.hpp"
+
+using namespace vime;
+using namespace vime::e2e;
+
+namespace {
+
+const std::string kConfig = VIME_SOURCE_DIR "/configs/vllm-cpu.yaml";
+const std::string kServer = VIME_BIN_DIR "/stand_in/vllm";
+
+bool contains(const std::string& text, const std::string& part) {
+  return text.find(part) != std::string::npos;
+}
+
+std::vector<std::string> arguments(const fs::path& run_dir, const std::string& server_env,
+                                   const std::vector<std::string>& overrides = {}) {
+  std::vector<std::string> words = {"run", kConfig, "--quiet", "--run-dir", run_dir.string()};
+  std::vector<std::string> all = {"engine.vllm_command=[" + kServer + ", serve]",
+                                  "engine.env=[" + server_env + "]",
+                                  "rollout.num_rollout=3",
+                                  "rollout.rollout_batch_size=8",
+                                  "trainer.global_batch_size=64",
+                                  "eval.num_samples=8",
+                                  "engine.startup_timeout=60s"};
+  all.insert(all.end(), overrides.begin(), overrides.end());
+  for (const std::string& one : all) words.insert(words.end(), {"--set", one});
+  return words;
+}
+
+Outcome run(const fs::path& run_dir, const std::string& server_env, const std::vector<std::string>& overrides = {}) {
+  return run_vime(arguments(run_dir, server_env, overrides), std::chrono::seconds(120));
+}
+
+// Processes that name this folder on their command line, as servers do with their model.
+int processes_with(const fs::path& folder) {
+  int count = 0;
+  for (const auto& entry : fs::directory_iterator("/proc")) {
+    std::ifstream file(entry.path() / "cmdline", std::ios::binary);
+    const std::string words((std::istreambuf_iterator<char>(file)), {});
+    if (contains(words, folder.string()) && entry.path().filename() != std::to_string(::getpid())) ++count;
+  }
+  return count;
+}
+
+bool all_gone_from(const fs::path& folder) {
+  const Deadline deadline(milliseconds(5000));
+  while (processes_with(folder) > 0 && !deadline.passed()) std::this_thread::sleep_for(milliseconds(50));
+  return processes_with(folder) == 0;
+}
+
+}  // namespace
+
+TEST_CASE("a run against vLLM servers is right in every wire generation, and leaves nothing behind") {
+  for (const char* version : {"0.21.0", "0.24.0", "0.25.1", "0.32.0"}) {
+    CAPTURE(version);
+    const TempDir dir;
+    const Outcome outcome =
+        run(dir.path() / "run", std::string("VIME_STAND_IN_VERSION=") + version, {"placement.rollout_num_gpus=2"});
+    CAPTURE(outcome.err);
+    REQUIRE(outcome.status == 0);
+    CHECK(contains(outcome.out, "every engine on weight version 4"));
+    const std::vector<Json> lines = read_lines(dir.path() / "run" / "metrics.jsonl");
+    CHECK(lines.back()["weights/version"] == 4);
+    CHECK(lines.back()["train/train_rollout_logprob_abs_diff"].get<double>() < 1e-5);
+    CHECK_FALSE(fs::exists(dir.path() / "run" / "weights"));
+    CHECK(all_gone_from(dir.path()));
+  }
+}
+
+TEST_CASE("an engine that claims a version it does not compute with is found, stale, half-loaded or mis-sharded") {
+  struct Planted {
+    const char* fault;
+    const char* says;
+  };
+  for (const Planted& planted : {Planted{"load:3=stale", "still on weights from before"},
+                                 Planted{"load:1=half", "fixed text"}, Planted{"load:1=swapped_rows", "fixed text"}}) {
+    CAPTURE(planted.fault);
+    const TempDir dir;
+    const Outcome outcome = run(dir.path() / "run", std::string("VIME_STAND_IN_FAULT=") + planted.fault);
+    CAPTURE(outcome.err);
+    CHECK(outcome.status == 3);
+    CHECK(contains(outcome.err, "engine 0: "));
+    CHECK(contains(outcome.err, planted.says));
+    CHECK(all_gone_from(dir.path()));
+  }
+}
+
+TEST_CASE("a push that fails, hangs or kills its server ends the run with the server's name, and is not resumed") {
+  struct Planted {
+    const char* fault;
+    const char* says;
+  };
+  for (const Planted& planted :
+       {Planted{"reload:2=500", "HTTP 500"}, Planted{"reload:2=hang", "no answer within 3.0 s"},
+        Planted{"reload:2=reset", "engine 0"}, Planted{"reload:2=death", "engine-0"},
+        Planted{"generate:5=death", "engine-0"}}) {
+    CAPTURE(planted.fault);
+    const TempDir dir;
+    const Outcome outcome =
+        run(dir.path() / "run", std::string("VIME_STAND_IN_FAULT=") + planted.fault, {"weight_sync.timeout=3s"});
+    CAPTURE(outcome.err);
+    CHECK(outcome.status == 4);
+    CHECK(contains(outcome.err, planted.says));
+    CHECK(all_gone_from(dir.path()));
+  }
+}
+
+TEST_CASE("a server that does not start says why, in its own words") {
+  const TempDir dir;
+  Outcome outcome = run(dir.path() / "flag", "A=b", {"engine.vllm_args=[--no-such-flag]"});
+  CHECK(outcome.status == 4);
+  CHECK(contains(outcome.err, "engine-0 exited with status 2"));
+  CHECK(contains(outcome.err, "unrecognized arguments: --no-such-flag"));
+  outcome = run(dir.path() / "hang", "VIME_STAND_IN_FAULT=startup=hang", {"engine.startup_timeout=3s"});
+  CHECK(outcome.status == 4);
+  CHECK(contains(outcome.err, "engine-0 at http://127.0.0.1:"));
+  CHECK(contains(outcome.err, "did not serve within 3.0 s"));
+  CHECK(contains(outcome.err, "the whole log: "));
+  outcome = run(dir.path() / "command", "A=b", {"engine.vllm_command=[/no/such/vllm]"});
+  CHECK(outcome.status == 4);
+  CHECK(contains(outcome.err, "/no/such/vllm"));
+  outcome = run(dir.path() / "old", "VIME_STAND_IN_VERSION=0.20.2");
+  CHECK(outcome.status == 2);
+  CHECK(contains(outcome.err, "0.20.2"));
+  CHECK(all_gone_from(dir.path()));
+}
+
+TEST_CASE("external servers are asked first, told everything that does not fit, and never ended") {
+  const TempDir dir;
+  // A folder that a server can be started on: the first run's checkpoint.
+  REQUIRE(run(dir.path() / "first", "A=b", {"rollout.num_rollout=1"}).status == 0);
+  const std::string model = (dir.path() / "first" / "checkpoints" / "latest" / "model").string();
+  const Outcome no_port = run_program({"/bin/true"}, std::chrono::seconds(5));
+  REQUIRE(no_port.status == 0);
+  const std::string port = std::to_string(20000 + ::getpid() % 20000), url = "http://127.0.0.1:" + port;
+  const Program server({kServer, "serve", model, "--host", "127.0.0.1", "--port", port, "--dtype", "float32",
+                        "--max-model-len", "16", "--logprobs-mode", "processed_logprobs"},
+                       {"VLLM_SERVER_DEV_MODE=1", "VIME_STAND_IN_VERSION=0.25.1"});
+  http::Client client;
+  const auto healthy = [&] {
+    http::Request request;
+    request.method = "GET";
+    request.url = url + "/health";
+    request.what = "health";
+    request.timeout = milliseconds(2000);
+    const http::Outcome outcome = client.send(std::move(request)).get();
+    return outcome.answered && outcome.reply.status == 200;
+  };
+  const Deadline deadline(milliseconds(30000));
+  while (!healthy() && !deadline.passed()) std::this_thread::sleep_for(milliseconds(100));
+  REQUIRE(healthy());
+
+  const auto external = [&](const fs::path& run_dir, const std::vector<std::string>& overrides) {
+    std::vector<std::string> words = {"run",
+                                      kConfig,
+                                      "--quiet",
+                                      "--run-dir",
+                                      run_dir.string(),
+                                      "--set",
+                                      "engine.backend=external",
+                                      "--set",
+                                      "engine.urls=[" + url + "]",
+                                      "--set",
+                                      "engine.vllm_args=[]",
+                                      "--set",
+                                      "engine.env=[]",
+                                      "--set",
+                                      "rollout.num_rollout=2",
+                                      "--set",
+                                      "rollout.rollout_batch_size=8",
+                                      "--set",
+                                      "trainer.global_batch_size=64",
+                                      "--set",
+                                      "eval.num_samples=8"};
+    for (const std::string& one : overrides) words.insert(words.end(), {"--set", one});
+    return run_vime(words, std::chrono::seconds(120));
+  };
+  Outcome outcome = external(dir.path() / "fits", {});
+  CAPTURE(outcome.err);
+  CHECK(outcome.status == 0);
+  CHECK(healthy());
+  outcome = external(dir.path() / "longer", {"engine.max_model_len=64", "placement.rollout_num_gpus=2",
+                                             "placement.rollout_num_gpus_per_engine=2"});
+  CHECK(outcome.status == 2);
+  CHECK(contains(outcome.err, "may have 16 tokens, the run needs 64"));
+  CHECK(contains(outcome.err, "has 1 workers, the spec says 2"));
+  CHECK(healthy());
+}
