@@ -69,6 +69,9 @@ class Fleet {
   // than the engine's max_model_len. Error{process_failed} names the sequence and the engine.
   std::vector<std::vector<double>> prompt_logprobs(int engine, const std::vector<std::vector<int64_t>>& sequences);
 
+  // Throws `error`, or rather the death of a process that explains it.
+  [[noreturn]] void explain(const Error& error) { supervisor_.explain(error); }
+
   void pause_all();
   void resume_all();
   void sleep_all(int level);

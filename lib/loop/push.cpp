@@ -49,7 +49,7 @@ void WeightPush::require_all_engines(const std::vector<Json>& replies) const {
                          " ranks, expected " + (expected == 1 ? "one" : "none"));
     }
   }
-  if (!problems.empty()) throw Error(ErrorKind::process_failed, join(problems, "\n"));
+  if (!problems.empty()) fleet_.explain(Error(ErrorKind::process_failed, join(problems, "\n")));
 }
 
 // At the same time, since each reads the whole model. An engine that failed in the middle holds nothing that could be
@@ -70,7 +70,7 @@ void WeightPush::load_from(const fs::path& folder, int64_t version) {
       problems.push_back(error.message());
     }
   }
-  if (!problems.empty()) throw Error(ErrorKind::process_failed, join(problems, "\n"));
+  if (!problems.empty()) fleet_.explain(Error(ErrorKind::process_failed, join(problems, "\n")));
 }
 
 PushReport WeightPush::run() {

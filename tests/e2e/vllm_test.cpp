@@ -69,7 +69,6 @@ TEST_CASE("a run against vLLM servers is right in every wire generation, and lea
         run(dir.path() / "run", std::string("VIME_STAND_IN_VERSION=") + version, {"placement.rollout_num_gpus=2"});
     CAPTURE(outcome.err);
     REQUIRE(outcome.status == 0);
-    CHECK(contains(outcome.out, "every engine on weight version 4"));
     const std::vector<Json> lines = read_lines(dir.path() / "run" / "metrics.jsonl");
     CHECK(lines.back()["weights/version"] == 4);
     CHECK(lines.back()["train/train_rollout_logprob_abs_diff"].get<double>() < 1e-5);
@@ -79,19 +78,15 @@ TEST_CASE("a run against vLLM servers is right in every wire generation, and lea
 }
 
 TEST_CASE("an engine that claims a version it does not compute with is found, stale, half-loaded or mis-sharded") {
-  struct Planted {
-    const char* fault;
-    const char* says;
-  };
-  for (const Planted& planted : {Planted{"load:3=stale", "still on weights from before"},
-                                 Planted{"load:1=half", "fixed text"}, Planted{"load:1=swapped_rows", "fixed text"}}) {
-    CAPTURE(planted.fault);
+  // A server that was started without weights has, by its seed, those that training begins with: its first load is no
+  // test.
+  for (const char* fault : {"load:3=stale", "load:2=half", "load:2=swapped_rows"}) {
+    CAPTURE(fault);
     const TempDir dir;
-    const Outcome outcome = run(dir.path() / "run", std::string("VIME_STAND_IN_FAULT=") + planted.fault);
+    const Outcome outcome = run(dir.path() / "run", std::string("VIME_STAND_IN_FAULT=") + fault);
     CAPTURE(outcome.err);
     CHECK(outcome.status == 3);
-    CHECK(contains(outcome.err, "engine 0: "));
-    CHECK(contains(outcome.err, planted.says));
+    CHECK(contains(outcome.err, "engine 0: its log-probs of a fixed text"));
     CHECK(all_gone_from(dir.path()));
   }
 }
@@ -101,10 +96,8 @@ TEST_CASE("a push that fails, hangs or kills its server ends the run with the se
     const char* fault;
     const char* says;
   };
-  for (const Planted& planted :
-       {Planted{"reload:2=500", "HTTP 500"}, Planted{"reload:2=hang", "no answer within 3.0 s"},
-        Planted{"reload:2=reset", "engine 0"}, Planted{"reload:2=death", "engine-0"},
-        Planted{"generate:5=death", "engine-0"}}) {
+  for (const Planted& planted : {Planted{"reload:2=500", "HTTP 500"}, Planted{"reload:2=hang", "within 3.0 s"},
+                                 Planted{"reload:2=death", "engine-0"}, Planted{"generate:5=death", "engine-0"}}) {
     CAPTURE(planted.fault);
     const TempDir dir;
     const Outcome outcome =
@@ -114,6 +107,11 @@ TEST_CASE("a push that fails, hangs or kills its server ends the run with the se
     CHECK(contains(outcome.err, planted.says));
     CHECK(all_gone_from(dir.path()));
   }
+}
+
+TEST_CASE("a connection that was reset before the server did anything is no failure") {
+  const TempDir dir;
+  CHECK(run(dir.path() / "run", "VIME_STAND_IN_FAULT=reload:2=reset").status == 0);
 }
 
 TEST_CASE("a server that does not start says why, in its own words") {
