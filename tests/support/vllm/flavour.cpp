@@ -30,7 +30,8 @@ Flavour flavour_of(const std::string& name) {
   flavour.knows_update_kind = minor == 23 || minor == 24;
   flavour.knows_sparse = minor >= 25;
   flavour.aborts_and_drafts = minor >= 26;
-  flavour.packed_in_init = minor >= 27;
+  flavour.ipc_packed_in_init = minor >= 27;
+  flavour.nccl_packed_in_init = minor >= 28;
   flavour.takes_unique_id = minor >= 30;
   flavour.has_versions = minor >= 27;
   flavour.newest_generate = minor >= 31;

@@ -13,7 +13,8 @@ struct Flavour {
   bool handle_has_function = false;  // until 0.21: an IPC value is (rebuild_cuda_tensor, args), later args alone
   bool packed_ipc = true;            // from 0.22: all tensors in one buffer
   bool ipc_imports_ray = false;      // 0.22 to 0.26
-  bool packed_in_init = false;       // from 0.27: what older ones take with every update is said once
+  bool ipc_packed_in_init = false;   // from 0.27: what older ones take with every update is said once
+  bool nccl_packed_in_init = false;  // likewise, from 0.28
   bool knows_update_kind = false;    // 0.23 and 0.24
   bool knows_sparse = false;         // from 0.25: backend sparse_nccl
   bool aborts_and_drafts = false;    // from 0.26: /abort_requests, /start_draft_weight_update

@@ -57,7 +57,7 @@ InfoClass nccl_init_class(const Flavour& flavour) {
                      "init_info",
                      {"master_address", "master_port", "rank_offset", "world_size"},
                      {}};
-  if (flavour.packed_in_init) expected.optional = {"packed", "packed_buffer_size_bytes", "packed_num_buffers"};
+  if (flavour.nccl_packed_in_init) expected.optional = {"packed", "packed_buffer_size_bytes", "packed_num_buffers"};
   if (flavour.takes_unique_id) {
     expected.required = {"rank_offset", "world_size"};
     expected.optional.insert(expected.optional.end(), {"master_address", "master_port", "nccl_unique_id_b64"});
@@ -71,7 +71,7 @@ InfoClass nccl_update_class(const Flavour& flavour) {
                      "update_info",
                      {"names", "dtype_names", "shapes"},
                      {}};
-  if (!flavour.packed_in_init) expected.optional = {"packed", "packed_buffer_size_bytes", "packed_num_buffers"};
+  if (!flavour.nccl_packed_in_init) expected.optional = {"packed", "packed_buffer_size_bytes", "packed_num_buffers"};
   if (flavour.knows_update_kind) expected.optional.insert(expected.optional.end(), {"update_kind", "num_updates_list"});
   return expected;
 }
@@ -83,7 +83,7 @@ InfoClass ipc_update_class(const Flavour& flavour) {
                      {"names", "dtype_names", "shapes"},
                      {"ipc_handles", "ipc_handles_pickled"}};
   if (flavour.packed_ipc) expected.optional.push_back("tensor_sizes");
-  if (flavour.packed_ipc && !flavour.packed_in_init) expected.optional.push_back("packed");
+  if (flavour.packed_ipc && !flavour.ipc_packed_in_init) expected.optional.push_back("packed");
   return expected;
 }
 
@@ -142,7 +142,7 @@ void Transfer::init(const Json& info) {
   check_configured();
   if (options_.backend == "nccl") return init_nccl(info);
   InfoClass expected{"IPCWeightTransferInitInfo", "IPCWeightTransferEngine", "init_info", {}, {}};
-  if (flavour_.packed_in_init) expected.optional = {"packed"};
+  if (flavour_.ipc_packed_in_init) expected.optional = {"packed"};
   check_info(info, expected);
   packing_.packed = info_flag(info, "packed", false);
 }
@@ -218,7 +218,7 @@ void Transfer::update_nccl(const Json& info) {
   const std::vector<tensor::TensorInfo> tensors = info_tensors(info);
   if (!group_) throw WorkerError("NCCL weight transfer not initialized. Call init_transfer_engine() first.");
   Packing packing = packing_;
-  if (!flavour_.packed_in_init) {
+  if (!flavour_.nccl_packed_in_init) {
     packing.packed = info_flag(info, "packed", false);
     packing.buffer_bytes = static_cast<uint64_t>(info_integer(info, "packed_buffer_size_bytes", int64_t{1} << 30));
   }
@@ -256,7 +256,7 @@ void Transfer::update_ipc(const Json& info) {
   check_info(info, ipc_update_class(flavour_));
   const PickleValue handles = read_handles(info, options_.insecure_serialization);
   const std::vector<tensor::TensorInfo> tensors = info_tensors(info);
-  const bool packed = flavour_.packed_in_init ? packing_.packed : info_flag(info, "packed", false);
+  const bool packed = flavour_.ipc_packed_in_init ? packing_.packed : info_flag(info, "packed", false);
   if (packed) {
     const std::vector<uint64_t> sizes = tensor_sizes(info, tensors.size());
     const IpcTensor buffer = open_for_all(handles, options_.uuids, flavour_);
