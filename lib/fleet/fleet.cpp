@@ -1,5 +1,6 @@
 #include "fleet/fleet.hpp"
 
+#include <charconv>
 #include <cmath>
 #include <condition_variable>
 #include <deque>
@@ -12,13 +13,40 @@
 namespace vime::fleet {
 namespace {
 
+void append_ids(const std::vector<int64_t>& ids, std::string& text) {
+  char digits[24];
+  text += '[';
+  for (size_t i = 0; i < ids.size(); ++i) {
+    if (i > 0) text += ',';
+    text.append(digits, std::to_chars(digits, digits + sizeof digits, ids[i]).ptr);
+  }
+  text += ']';
+}
+
+// Written down directly: of what a request costs the driver, a document of its fields would be the larger part.
+std::string body_text(const GenerateJob& job, const std::string& model, bool prompt_logprobs) {
+  const SamplingParams& sampling = job.sampling;
+  std::string text = R"({"model":)" + Json(model).dump() + R"(,"prompt":)";
+  text.reserve(text.size() + 6 * job.prompt.size() + 320);
+  append_ids(job.prompt, text);
+  text += R"(,"max_tokens":)" + std::to_string(sampling.max_tokens);
+  text += R"(,"temperature":)" + Json(sampling.temperature).dump() + R"(,"top_p":)" + Json(sampling.top_p).dump();
+  text += R"(,"top_k":)" + std::to_string(sampling.top_k) + R"(,"min_p":0.0,"n":1,"seed":)" + std::to_string(job.seed);
+  text += R"(,"logprobs":0,"return_token_ids":true,"stop_token_ids":)";
+  append_ids(sampling.stop_token_ids, text);
+  text += R"(,"ignore_eos":false,"skip_special_tokens":false)";
+  if (prompt_logprobs) text += R"(,"prompt_logprobs":0)";
+  return text + "}";
+}
+
 Json only_choice(const std::string& body, const std::string& what) {
-  const Json reply = parse_json(body, what);
-  const Json& choices = json_member(reply, "choices", what);
+  Json reply = parse_json(body, what);
+  json_member(reply, "choices", what);
+  Json& choices = reply["choices"];
   if (!choices.is_array() || choices.size() != 1) {
     throw Error(ErrorKind::process_failed, what + ": expected one choice, found " + choices.dump().substr(0, 80));
   }
-  return choices[0];
+  return std::move(choices[0]);
 }
 
 double finite(const Json& value, const std::string& what) {
@@ -37,21 +65,8 @@ Fleet::Fleet(http::Client& client, Supervisor& supervisor, std::vector<weights::
   }
 }
 
-Json completion_body(const GenerateJob& job, const std::string& model) {
-  return {{"model", model},
-          {"prompt", job.prompt},
-          {"max_tokens", job.sampling.max_tokens},
-          {"temperature", job.sampling.temperature},
-          {"top_p", job.sampling.top_p},
-          {"top_k", job.sampling.top_k},
-          {"min_p", 0.0},
-          {"n", 1},
-          {"seed", job.seed},
-          {"logprobs", 0},
-          {"return_token_ids", true},
-          {"stop_token_ids", job.sampling.stop_token_ids},
-          {"ignore_eos", false},
-          {"skip_special_tokens", false}};
+std::string completion_body(const GenerateJob& job, const std::string& model) {
+  return body_text(job, model, false);
 }
 
 Generation parse_completion(const std::string& body, const std::string& what, bool tells_spans) {
@@ -76,14 +91,12 @@ Generation parse_completion(const std::string& body, const std::string& what, bo
   return generation;
 }
 
-Json prompt_logprobs_body(const std::vector<int64_t>& sequence, const std::string& model) {
+std::string prompt_logprobs_body(const std::vector<int64_t>& sequence, const std::string& model) {
   GenerateJob job;
   job.prompt = sequence;
   job.sampling.temperature = 0;
   job.sampling.max_tokens = 1;  // the least that engines accept
-  Json body = completion_body(job, model);
-  body["prompt_logprobs"] = 0;
-  return body;
+  return body_text(job, model, true);
 }
 
 std::vector<double> parse_prompt_logprobs(const std::string& body, const std::vector<int64_t>& sequence,
@@ -104,9 +117,7 @@ std::vector<double> parse_prompt_logprobs(const std::string& body, const std::ve
   return logprobs;
 }
 
-void Fleet::call_all(std::vector<http::Request> requests, const std::function<std::optional<size_t>()>& next,
-                     const std::function<void(size_t, const http::Reply&)>& take,
-                     const std::function<void()>& meanwhile) {
+void Fleet::call_all(const Calls& calls, const std::function<void()>& meanwhile) {
   // Shared with the client's thread, which may still deliver after this function has thrown.
   struct Arrivals {
     std::mutex mutex;
@@ -114,11 +125,12 @@ void Fleet::call_all(std::vector<http::Request> requests, const std::function<st
     std::deque<std::pair<size_t, http::Outcome>> queue;
   };
   const auto arrivals = std::make_shared<Arrivals>();
-  std::vector<std::string> names;
-  for (const http::Request& request : requests) names.push_back(request.what);
+  std::vector<std::string> names(calls.count);
   const auto send_next = [&] {
-    while (const std::optional<size_t> index = next()) {
-      client_.send(std::move(requests[*index]), [arrivals, at = *index](http::Outcome outcome) {
+    while (const std::optional<size_t> index = calls.next()) {
+      http::Request request = calls.request(*index);
+      names[*index] = request.what;
+      client_.send(std::move(request), [arrivals, at = *index](http::Outcome outcome) {
         const std::lock_guard lock(arrivals->mutex);
         arrivals->queue.emplace_back(at, std::move(outcome));
         arrivals->changed.notify_one();
@@ -127,7 +139,7 @@ void Fleet::call_all(std::vector<http::Request> requests, const std::function<st
   };
   send_next();
   size_t arrived = 0;
-  while (arrived < names.size()) {
+  while (arrived < calls.count) {
     std::deque<std::pair<size_t, http::Outcome>> batch;
     {
       std::unique_lock lock(arrivals->mutex);
@@ -141,7 +153,7 @@ void Fleet::call_all(std::vector<http::Request> requests, const std::function<st
       if (outcome.reply.status != 200) {
         supervisor_.explain(Error(ErrorKind::process_failed, names[index] + ": " + http::status_text(outcome.reply)));
       }
-      take(index, outcome.reply);
+      calls.take(index, outcome.reply);
       ++arrived;
     }
     if (!batch.empty()) send_next();
@@ -157,32 +169,32 @@ std::vector<Generation> Fleet::generate(const std::vector<GenerateJob>& jobs,
   Routing routing(sessions, engines_.size(), options_.concurrency);
   const auto engine_of = [&](size_t job) -> weights::EngineClient& { return *engines_[routing.engine_of(job)]; };
   const auto name_of = [&](size_t job) { return jobs[job].name + " on " + engine_of(job).address().name(); };
-  std::vector<http::Request> requests;
-  for (size_t i = 0; i < jobs.size(); ++i) {
-    requests.push_back(engine_of(i).request(
-        "POST", "/v1/completions", completion_body(jobs[i], engine_of(i).address().model), options_.request_timeout));
-    requests.back().what = name_of(i);
-  }
   std::vector<Generation> results(jobs.size());
-  std::vector<int64_t> sent_on(jobs.size());  // the engine's version then
-  const auto take = [&](size_t job, const http::Reply& reply) {
+  Calls calls;
+  calls.count = jobs.size();
+  calls.next = [&] { return routing.next(); };
+  calls.request = [&](size_t job) {
+    const weights::EngineClient& engine = engine_of(job);
+    results[job].version_first = engine.recorded_version();
+    http::Request request = engine.text_request(
+        "POST", "/v1/completions", completion_body(jobs[job], engine.address().model), options_.request_timeout);
+    request.what = name_of(job);
+    return request;
+  };
+  calls.take = [&](size_t job, const http::Reply& reply) {
     const weights::EngineClient& engine = engine_of(job);
     const bool tells_spans = engine.protocol().tells_spans();
+    const int64_t sent_on = results[job].version_first;
     results[job] = parse_completion(reply.body, name_of(job), tells_spans);
     if (!tells_spans) {
-      results[job].version_first = sent_on[job];
+      results[job].version_first = sent_on;
       results[job].version_last = engine.recorded_version();
     }
     results[job].engine = engine.address().name();
     routing.done(job);
     finished(job, results[job]);
   };
-  const auto next = [&]() -> std::optional<size_t> {
-    const std::optional<size_t> job = routing.next();
-    if (job) sent_on[*job] = engine_of(*job).recorded_version();
-    return job;
-  };
-  call_all(std::move(requests), next, take, meanwhile);
+  call_all(calls, meanwhile);
   return results;
 }
 
@@ -192,20 +204,22 @@ std::vector<std::vector<double>> Fleet::prompt_logprobs(int engine,
   const auto name_of = [&](size_t i) {
     return "log-probs of sequence " + std::to_string(i) + " on " + asked.address().name();
   };
-  std::vector<http::Request> requests;
-  for (size_t i = 0; i < sequences.size(); ++i) {
-    requests.push_back(asked.request("POST", "/v1/completions",
-                                     prompt_logprobs_body(sequences[i], asked.address().model),
-                                     options_.request_timeout));
-    requests.back().what = name_of(i);
-  }
   std::vector<std::vector<double>> results(sequences.size());
-  const auto take = [&](size_t i, const http::Reply& reply) {
+  Calls calls;
+  calls.count = sequences.size();
+  calls.next = [&, sent = size_t{0}]() mutable {
+    return sent < sequences.size() ? std::optional<size_t>(sent++) : std::nullopt;
+  };
+  calls.request = [&](size_t i) {
+    http::Request request = asked.text_request(
+        "POST", "/v1/completions", prompt_logprobs_body(sequences[i], asked.address().model), options_.request_timeout);
+    request.what = name_of(i);
+    return request;
+  };
+  calls.take = [&](size_t i, const http::Reply& reply) {
     results[i] = parse_prompt_logprobs(reply.body, sequences[i], name_of(i));
   };
-  size_t sent = 0;
-  const size_t count = requests.size();
-  call_all(std::move(requests), [&]() { return sent < count ? std::optional(sent++) : std::nullopt; }, take, {});
+  call_all(calls, {});
   return results;
 }
 

@@ -79,11 +79,15 @@ class Fleet {
   std::vector<weights::EngineVersion> versions();
 
  private:
-  // Sends the requests that `next` names, as long as it names one, and hands `take` each reply of status 200, with its
-  // request's index, as it arrives; after it `next` is asked again. `meanwhile` (may be empty) is called every few
-  // milliseconds. The first failure is thrown.
-  void call_all(std::vector<http::Request> requests, const std::function<std::optional<size_t>()>& next,
-                const std::function<void(size_t, const http::Reply&)>& take, const std::function<void()>& meanwhile);
+  // Requests that are made when they are sent, since only then it is known where they go.
+  struct Calls {
+    size_t count = 0;
+    std::function<std::optional<size_t>()> next;  // which is sent next, if one may be; asked again after each reply
+    std::function<http::Request(size_t)> request;
+    std::function<void(size_t, const http::Reply&)> take;  // a reply of status 200
+  };
+  // Until all are answered. `meanwhile` (may be empty) is called every few milliseconds. The first failure is thrown.
+  void call_all(const Calls& calls, const std::function<void()>& meanwhile);
   void check_tokens(const std::vector<GenerateJob>& jobs) const;
 
   http::Client& client_;
@@ -94,12 +98,12 @@ class Fleet {
 
 // The body of POST /v1/completions for a job, and what its reply says. Sampling fields are all sent: an engine's own
 // defaults never apply.
-Json completion_body(const GenerateJob& job, const std::string& model);
+std::string completion_body(const GenerateJob& job, const std::string& model);
 // tells_spans: the reply says which versions computed the tokens; the versions are left at 0 otherwise.
 Generation parse_completion(const std::string& body, const std::string& what, bool tells_spans = true);
 
 // The same for the log-probs of a sequence's own tokens.
-Json prompt_logprobs_body(const std::vector<int64_t>& sequence, const std::string& model);
+std::string prompt_logprobs_body(const std::vector<int64_t>& sequence, const std::string& model);
 std::vector<double> parse_prompt_logprobs(const std::string& body, const std::vector<int64_t>& sequence,
                                           const std::string& what);
 

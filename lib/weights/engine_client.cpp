@@ -13,16 +13,21 @@ EngineClient::EngineClient(http::Client& client, EngineAddress address, std::chr
       control_timeout_(control_timeout),
       protocol_(protocol_named(address_.protocol, buffer_bytes)) {}
 
-http::Request EngineClient::request(const std::string& method, const std::string& path, const Json& body,
-                                    std::chrono::milliseconds timeout) const {
+http::Request EngineClient::text_request(const std::string& method, const std::string& path, std::string body,
+                                         std::chrono::milliseconds timeout) const {
   http::Request request;
   request.method = method;
   request.url = address_.url + path;
   request.what = address_.name() + ": " + path.substr(0, path.find('?'));
   request.timeout = timeout;
-  if (!body.is_null()) request.body = body.dump();
+  request.body = std::move(body);
   if (!address_.token.empty()) request.headers.push_back(protocol_->secret_header(address_.token));
   return request;
+}
+
+http::Request EngineClient::request(const std::string& method, const std::string& path, const Json& body,
+                                    std::chrono::milliseconds timeout) const {
+  return text_request(method, path, body.is_null() ? std::string() : body.dump(), timeout);
 }
 
 http::Reply EngineClient::post(const std::string& path, const Json& body, std::chrono::milliseconds timeout) {

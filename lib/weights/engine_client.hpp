@@ -64,9 +64,11 @@ class EngineClient {
   std::map<std::string, uint64_t> checksums();  // of every parameter, over the whole engine
   int world_size();
 
-  // A request with this engine's address and token.
+  // A request with this engine's address and token; of a body that is text already, likewise.
   http::Request request(const std::string& method, const std::string& path, const Json& body,
                         std::chrono::milliseconds timeout) const;
+  http::Request text_request(const std::string& method, const std::string& path, std::string body,
+                             std::chrono::milliseconds timeout) const;
 
  private:
   http::Reply post(const std::string& path, const Json& body, std::chrono::milliseconds timeout);
