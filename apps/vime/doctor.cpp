@@ -1,6 +1,7 @@
 // vime doctor: what this machine, and a vLLM server or installation, can do.
 #include <CLI/CLI.hpp>
 #include <cstdio>
+#include <cstdlib>
 #include <memory>
 
 #include "base/deadline.hpp"
@@ -42,12 +43,15 @@ std::string machine_text(const Json& report) {
   return text;
 }
 
-Json vllm_report(const std::string& subject) {
+Json vllm_report(std::string subject) {
+  while (subject.ends_with("/")) subject.pop_back();
   if (!subject.starts_with("http://") && !subject.starts_with("https://")) {
     return fleet::install_report(fleet::inspect_install(subject));
   }
   http::Client client;
-  return fleet::server_report(subject, fleet::ask_server(client, {0, subject, ""}, kTimeout));
+  const char* const key = std::getenv("VLLM_API_KEY");  // as vLLM's own programs take it
+  const weights::EngineAddress server{0, subject, key == nullptr ? "" : key, weights::kSomeVllm};
+  return fleet::server_report(subject, fleet::ask_server(client, server, kTimeout));
 }
 
 int doctor_command(const DoctorOptions& options) {

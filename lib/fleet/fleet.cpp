@@ -32,6 +32,7 @@ std::string body_text(const GenerateJob& job, const std::string& model, bool pro
   text += R"(,"max_tokens":)" + std::to_string(sampling.max_tokens);
   text += R"(,"temperature":)" + Json(sampling.temperature).dump() + R"(,"top_p":)" + Json(sampling.top_p).dump();
   text += R"(,"top_k":)" + std::to_string(sampling.top_k) + R"(,"min_p":0.0,"n":1,"seed":)" + std::to_string(job.seed);
+  text += R"(,"repetition_penalty":1.0,"presence_penalty":0.0,"frequency_penalty":0.0)";
   text += R"(,"logprobs":0,"return_token_ids":true,"stop_token_ids":)";
   append_ids(sampling.stop_token_ids, text);
   text += R"(,"ignore_eos":false,"skip_special_tokens":false)";

@@ -11,7 +11,7 @@ namespace {
 
 bool is_secret(const std::string& name) {
   for (const char* word : {"KEY", "TOKEN", "SECRET", "PASSWORD"}) {
-    if (name.find(word) != std::string::npos) return true;
+    if (name.ends_with(word)) return true;
   }
   return false;
 }
@@ -33,12 +33,10 @@ void set_environment(const VllmLaunch& launch, std::map<std::string, std::string
   env["VLLM_NO_USAGE_STATS"] = "1";
   env["NCCL_NVLS_ENABLE"] = "0";
   env["PYTHONUNBUFFERED"] = "1";
-  if (!launch.api_key.empty()) env["VLLM_API_KEY"] = launch.api_key;
-  if (!launch.device_uuids.empty()) {
-    std::vector<std::string> visible;
-    for (const std::string& uuid : launch.device_uuids) visible.push_back("GPU-" + uuid);
-    env["CUDA_VISIBLE_DEVICES"] = join(visible, ",");
-  }
+  env["VLLM_API_KEY"] = launch.api_key;  // also where there is none: that of vime's own environment is not meant
+  std::vector<std::string> visible;
+  for (const std::string& uuid : launch.device_uuids) visible.push_back("GPU-" + uuid);
+  env["CUDA_VISIBLE_DEVICES"] = join(visible, ",");  // none for a server that is to stay on the CPU
   for (const std::string& entry : launch.env) {
     const std::size_t equals = entry.find('=');
     env[entry.substr(0, equals)] = equals == std::string::npos ? "" : entry.substr(equals + 1);

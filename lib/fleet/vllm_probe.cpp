@@ -43,6 +43,8 @@ void take_server_info(const Json& info, ServerFacts& facts) {
     const std::string dtype =
         model.contains("dtype") && model["dtype"].is_string() ? model["dtype"].get<std::string>() : "";
     facts.dtype = dtype.starts_with(kTorchPrefix) ? dtype.substr(std::string(kTorchPrefix).size()) : dtype;
+    if (model.contains("logprobs_mode") && model["logprobs_mode"].is_string())
+      facts.logprobs_mode = model["logprobs_mode"].get<std::string>();
     facts.sleep_mode = model.contains("enable_sleep_mode") && model["enable_sleep_mode"] == true;
   }
   const Json transfer = config.value("weight_transfer_config", Json());
@@ -110,6 +112,10 @@ std::vector<std::string> server_problems(const ServerFacts& facts, const ServerN
   if (!facts.dtype.empty() && facts.dtype != needs.dtype) {
     problems.push_back("it computes in " + facts.dtype + ", the trainer sends " + needs.dtype + " (--dtype " +
                        needs.dtype + ", or trainer.dtype)");
+  }
+  if (!facts.logprobs_mode.empty() && facts.logprobs_mode != needs.logprobs_mode) {
+    problems.push_back("its log-probs are " + facts.logprobs_mode + ", the spec says " + needs.logprobs_mode +
+                       " (--logprobs-mode, or engine.logprobs_mode)");
   }
   if (!needs.transfer_backend.empty() && facts.transfer_backend != needs.transfer_backend) {
     problems.push_back("its weight transfer is configured for " + backend_text(facts.transfer_backend) +

@@ -21,6 +21,7 @@ struct ServerFacts {
   int world_size = 0;
   std::string dtype;             // "float32"; "" where the server does not say
   std::string transfer_backend;  // "" = none configured
+  std::string logprobs_mode;     // "" where the server does not say
   bool sleep_mode = false;
   bool insecure_serialization = false;  // pickles are read
 };
@@ -34,6 +35,7 @@ struct ServerNeeds {
   std::string dtype;
   int64_t max_model_len = 0;
   std::string transfer_backend;  // "ipc", "nccl"; "" = folders
+  std::string logprobs_mode = "processed_logprobs";
   bool sleeps = false;
   bool packed_ipc = false;  // a staging that is overwritten, see weights/engine_protocol.hpp
 };

@@ -35,7 +35,9 @@ PushOptions push_options(const Prepared& prepared, const RunDirectory& directory
   for (const placement::Engine& engine : prepared.plan.engines) {
     options.from_disk.push_back(spec::route_of(spec, engine) == spec::Route::disk);
   }
-  options.disk_dir = spec.weight_sync.disk_dir ? fs::path(*spec.weight_sync.disk_dir) : directory.root() / "weights";
+  // The run's own in a folder that several may share.
+  options.disk_dir = spec.weight_sync.disk_dir ? fs::path(*spec.weight_sync.disk_dir) / ("vime-" + prepared.run_id)
+                                               : directory.root() / "weights";
   options.weights_bytes =
       arch::arena_layout(prepared.config, tensor::parse_dtype_name(spec.trainer.dtype), 0, 1).total_bytes;
   return options;

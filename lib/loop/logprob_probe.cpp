@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
 #include <numeric>
 #include <utility>
 
@@ -36,6 +37,13 @@ double spread(const std::vector<double>& values) {
   return root_mean_square(values, std::vector<double>(values.size(), mean));
 }
 
+// Log-probs come in float32: below some of its roundings nothing can be told.
+double smallest_step(const std::vector<double>& values) {
+  double largest = 0.0;
+  for (const double value : values) largest = std::max(largest, std::abs(value));
+  return 8.0 * static_cast<double>(std::numeric_limits<float>::epsilon()) * largest;
+}
+
 std::string number(double value) {
   return format_number(value, 3);
 }
@@ -67,27 +75,27 @@ rollout::TrainBatch batch_of(const std::vector<std::vector<int64_t>>& sequences,
 
 }  // namespace
 
-std::string probe_problem(const ProbeValues& trainer, const ProbeValues& engine, double gap_tolerance) {
-  const double mean = mean_difference(trainer.now, engine.now);
-  if (!(mean <= gap_tolerance)) {
-    return "its log-probs of a fixed text are off from the trainer's by " + number(mean) + " in the mean, allowed " +
-           number(gap_tolerance);
-  }
+EngineProblem probe_problem(const ProbeValues& trainer, const ProbeValues& engine, double gap_tolerance) {
   const double off = root_mean_square(trainer.now, engine.now);
-  const double allowed = kShareOfSpread * spread(trainer.now);
-  if (!(off <= allowed)) {
-    return "its log-probs of a fixed text are off from the trainer's by " + number(off) +
-           " (root mean square), which is more than a quarter of what they differ by among themselves, " +
-           number(spread(trainer.now)) + ": it does not compute with the trainer's weights";
+  const double among = spread(trainer.now);
+  if (!(off <= kShareOfSpread * among)) {
+    return {"its log-probs of a fixed text are off from the trainer's by " + number(off) +
+            " (root mean square), which is more than a quarter of what they differ by among themselves, " +
+            number(among) + ": it does not compute with the trainer's weights"};
   }
-  if (trainer.before.empty() || engine.before.empty()) return "";
-  const double step = root_mean_square(trainer.now, trainer.before);
-  const double moved = root_mean_square(engine.now, engine.before);
-  if (step > 0.0 && moved < kShareOfStep * step) {
-    return "since the push before, its log-probs of a fixed text moved by " + number(moved) +
-           ", while the trainer's moved by " + number(step) + ": it is still on weights from before";
+  if (!trainer.before.empty() && !engine.before.empty()) {
+    const double step = root_mean_square(trainer.now, trainer.before);
+    const double moved = root_mean_square(engine.now, engine.before);
+    if (step > smallest_step(trainer.now) && moved < kShareOfStep * step) {
+      return {"since the push before, its log-probs of a fixed text moved by " + number(moved) +
+              ", while the trainer's moved by " + number(step) + ": it is still on weights from before"};
+    }
   }
-  return "";
+  const double mean = mean_difference(trainer.now, engine.now);
+  if (mean <= gap_tolerance) return {};
+  return {"its log-probs of a fixed text are off from the trainer's by " + number(mean) + " in the mean, allowed " +
+              number(gap_tolerance),
+          true};
 }
 
 LogprobProbe::LogprobProbe(fleet::Fleet& fleet, TrainerGroup& trainers, ProbeOptions options)
@@ -133,16 +141,18 @@ void LogprobProbe::ask_trainer() {
   trainer_.before = std::exchange(trainer_.now, std::move(values));
 }
 
-std::vector<std::string> LogprobProbe::ask_engines() {
-  std::vector<std::string> problems;
+std::vector<EngineProblem> LogprobProbe::ask_engines() {
+  std::vector<EngineProblem> problems;
   for (int id = 0; id < fleet_.size(); ++id) {
     ProbeValues& engine = engines_[id];
     engine.before = std::exchange(engine.now, {});
     for (const std::vector<double>& sequence : fleet_.prompt_logprobs(id, sequences_)) {
       engine.now.insert(engine.now.end(), sequence.begin(), sequence.end());
     }
-    const std::string problem = probe_problem(trainer_, engine, options_.gap_tolerance);
-    if (!problem.empty()) problems.push_back(fleet_.engine(id).address().name() + ": " + problem);
+    EngineProblem problem = probe_problem(trainer_, engine, options_.gap_tolerance);
+    if (problem.text.empty()) continue;
+    problem.text = fleet_.engine(id).address().name() + ": " + problem.text;
+    problems.push_back(std::move(problem));
   }
   return problems;
 }

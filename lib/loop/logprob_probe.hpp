@@ -26,12 +26,15 @@ struct ProbeOptions {
   double gap_tolerance = 0.0;  // of the mean difference
 };
 
-// What is wrong with what an engine says, "" when nothing is. [tokens] each; `before` of the push before, empty when
-// there was none.
+// [tokens] each; `before` of the push before, empty when there was none.
 struct ProbeValues {
   std::vector<double> now, before;
 };
-std::string probe_problem(const ProbeValues& trainer, const ProbeValues& engine, double gap_tolerance);
+struct EngineProblem {
+  std::string text;            // "" = none
+  bool of_arithmetic = false;  // the weights may be right, and the engine compute too differently
+};
+EngineProblem probe_problem(const ProbeValues& trainer, const ProbeValues& engine, double gap_tolerance);
 
 class LogprobProbe {
  public:
@@ -42,8 +45,8 @@ class LogprobProbe {
 
   // The trainer's part, of the weights that are about to be pushed.
   void ask_trainer();
-  // The engines' part, when they generate again. One sentence for each engine that is wrong.
-  std::vector<std::string> ask_engines();
+  // The engines' part, when they generate again. One for each engine that is wrong, with its name.
+  std::vector<EngineProblem> ask_engines();
 
  private:
   fs::path batch() const;

@@ -44,22 +44,22 @@ Processes::Processes(const Prepared& prepared, const RunDirectory& directory, co
     : token_(random_token()), supervisor_(vime_binary, prepared.run_id, std::move(on_event), agent) {
   const spec::ExperimentSpec& spec = prepared.spec;
   write_model_folder(prepared, directory.model());
+  const bool external = prepared.parts.engines && spec.engine.backend == "external";
+  std::vector<weights::EngineAddress> servers;
+  if (external) {  // before anything is started
+    servers = vllm_addresses(prepared, {});
+    wait_until_serving(prepared, supervisor_, client_, servers, directory.logs());
+    meet_servers(prepared, client_, servers);
+  }
   std::vector<std::string> trainer_roles, engine_roles;
   if (prepared.parts.trainers) {
     start_trainers(prepared, directory, vime_binary);
     for (const placement::TrainerRank& rank : prepared.plan.ranks)
       trainer_roles.push_back(fleet::trainer_role(rank.rank));
   }
-  const bool embedded = spec.engine.backend == "embedded";
-  std::vector<uint16_t> ports;  // of vLLM servers
-  if (prepared.parts.engines && embedded) {
+  if (prepared.parts.engines && spec.engine.backend == "embedded") {
     start_engines(prepared, directory, vime_binary);
     for (const placement::Engine& engine : prepared.plan.engines) engine_roles.push_back(fleet::engine_role(engine.id));
-  } else if (prepared.parts.engines && spec.engine.backend == "vllm") {
-    ports = free_ports(prepared.plan.engines.size());
-    for (const fleet::VllmLaunch& launch : vllm_launches(prepared, directory.model(), directory.logs(), ports)) {
-      supervisor_.start(fleet::vllm_command(launch));
-    }
   }
   std::vector<std::string> roles = trainer_roles;
   roles.insert(roles.end(), engine_roles.begin(), engine_roles.end());
@@ -78,11 +78,9 @@ Processes::Processes(const Prepared& prepared, const RunDirectory& directory, co
     addresses.push_back({static_cast<int>(i), loopback_url(infos.at(engine_roles[i]), engine_roles[i]), token_, "",
                          directory.model().string()});
   }
-  if (prepared.parts.engines && !embedded) {
-    addresses = vllm_addresses(prepared, ports);
-    wait_until_serving(prepared, supervisor_, client_, addresses, directory.logs());
-    meet_servers(prepared, client_, addresses);
-  }
+  // After the trainer ranks have settled: on a GPU that they share, a server sizes itself by the memory that is free.
+  if (prepared.parts.engines && spec.engine.backend == "vllm") addresses = start_vllm(prepared, directory);
+  if (external) addresses = std::move(servers);
   fleet_ =
       std::make_unique<fleet::Fleet>(client_, supervisor_, addresses,
                                      fleet::FleetOptions{spec.weight_sync.timeout, spec.engine.request_timeout,
@@ -106,6 +104,17 @@ void Processes::start_trainers(const Prepared& prepared, const RunDirectory& dir
   for (const placement::TrainerRank& rank : prepared.plan.ranks) {
     supervisor_.start(trainer_command(prepared, directory, vime_binary, token_, rank.rank));
   }
+}
+
+std::vector<weights::EngineAddress> Processes::start_vllm(const Prepared& prepared, const RunDirectory& directory) {
+  const std::vector<uint16_t> ports = free_ports(prepared.plan.engines.size());
+  for (const fleet::VllmLaunch& launch : vllm_launches(prepared, directory.model(), directory.logs(), ports)) {
+    supervisor_.start(fleet::vllm_command(launch));
+  }
+  std::vector<weights::EngineAddress> addresses = vllm_addresses(prepared, ports);
+  wait_until_serving(prepared, supervisor_, client_, addresses, directory.logs());
+  meet_servers(prepared, client_, addresses);
+  return addresses;
 }
 
 void Processes::start_engines(const Prepared& prepared, const RunDirectory& directory, const std::string& vime_binary) {

@@ -30,6 +30,8 @@ class Processes {
  private:
   void start_trainers(const Prepared& prepared, const RunDirectory& directory, const std::string& vime_binary);
   void start_engines(const Prepared& prepared, const RunDirectory& directory, const std::string& vime_binary);
+  // When they serve and suit the run.
+  std::vector<weights::EngineAddress> start_vllm(const Prepared& prepared, const RunDirectory& directory);
 
   std::string token_;
   http::Client client_;

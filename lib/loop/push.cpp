@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "base/error.hpp"
+#include "base/log.hpp"
 #include "base/strings.hpp"
 
 namespace vime::loop {
@@ -75,6 +76,7 @@ void WeightPush::load_from(const fs::path& folder, int64_t version) {
 
 PushReport WeightPush::run() {
   PushReport report;
+  if (initialised_.empty()) heed_earlier_versions();
   report.version = ledger_.take_candidate();
   Json engines = Json::array();
   for (int id = 0; id < fleet_.size(); ++id) {
@@ -120,6 +122,18 @@ PushReport WeightPush::run() {
   return report;
 }
 
+// An engine that ran before this one may be on any number: the next must be above it, or an engine that took nothing
+// would pass for one that did.
+void WeightPush::heed_earlier_versions() {
+  for (const weights::EngineVersion& version : fleet_.versions()) {
+    if (!version.readable) continue;  // the push will tell
+    try {
+      ledger_.observe(weights::parse_version(version.text, version.engine));
+    } catch (const Error&) {  // another text is no number of ours
+    }
+  }
+}
+
 bool WeightPush::probe_is_due() const {
   if (!options_.probe_always && probed_) return false;
   for (int id = 0; id < fleet_.size(); ++id) {
@@ -130,12 +144,23 @@ bool WeightPush::probe_is_due() const {
 
 void WeightPush::check_engines() {
   if (!trainer_asked_) return;
-  const std::vector<std::string> problems = probe_.ask_engines();
-  if (!problems.empty()) {
-    throw Error(ErrorKind::check_failed,
-                "contents of version " + std::to_string(ledger_.committed()) + ": " + join(problems, "\n"));
+  std::vector<std::string> wrong;
+  for (const EngineProblem& problem : probe_.ask_engines()) {
+    if (problem.of_arithmetic && !options_.probe_always) {
+      log::warning("loop", problem.text);
+    } else {
+      wrong.push_back(problem.text);
+    }
   }
   probed_ = true;
+  if (wrong.empty()) return;
+  try {
+    fleet_.pause_all();  // nobody is to be answered with these weights
+  } catch (const Error& error) {
+    log::warning("loop", error.message());
+  }
+  throw Error(ErrorKind::check_failed,
+              "contents of version " + std::to_string(ledger_.committed()) + ": " + join(wrong, "\n"));
 }
 
 // What the ranks of one replica hold adds up to the whole model; replicas, and the copies of a part that ranks of one

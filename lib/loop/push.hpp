@@ -50,6 +50,7 @@ class WeightPush {
   void load_from(const fs::path& folder, int64_t version);
   void require_all_engines(const std::vector<Json>& replies) const;
   void compare(const std::vector<Json>& replies);
+  void heed_earlier_versions();
   bool probe_is_due() const;
 
   fleet::Fleet& fleet_;

@@ -84,7 +84,7 @@ std::vector<fleet::VllmLaunch> vllm_launches(const Prepared& prepared, const fs:
     launch.gpu_memory_utilization = spec.engine.gpu_memory_utilization;
     launch.sleeps = spec.offload.rollout;
     launch.logprobs_mode = spec.engine.logprobs_mode;
-    launch.seed = spec.seed;
+    launch.seed = spec.seed & 0xffffffff;  // all that its generators take
     launch.api_key = api_key(spec);
     launch.log_dir = log_dir.string();
     launches.push_back(std::move(launch));
@@ -118,7 +118,7 @@ std::vector<weights::EngineAddress> vllm_addresses(const Prepared& prepared, con
     const auto at = static_cast<std::size_t>(engine.id);
     const std::string url = spec.engine.backend == "external" ? spec.engine.urls.at(at)
                                                               : "http://127.0.0.1:" + std::to_string(ports.at(at));
-    addresses.push_back({engine.id, url, api_key(spec)});
+    addresses.push_back({engine.id, url, api_key(spec), weights::kSomeVllm});
   }
   return addresses;
 }
@@ -179,9 +179,16 @@ void meet_servers(const Prepared& prepared, http::Client& client, std::vector<we
     needs.dtype = spec.trainer.dtype;
     needs.max_model_len = prepared.max_model_len;
     needs.transfer_backend = prepared.parts.pushes() ? transfer_backend(spec, engine) : "";
+    needs.logprobs_mode = spec.engine.logprobs_mode;
     needs.sleeps = spec.offload.rollout;
     needs.packed_ipc = needs.transfer_backend == "ipc" && gathers(spec);
-    const fleet::ServerFacts facts = fleet::ask_server(client, address, kProbeTimeout);
+    fleet::ServerFacts facts;
+    try {
+      facts = fleet::ask_server(client, address, kProbeTimeout);
+    } catch (const Error& error) {
+      problems.emplace_back(error.what());
+      continue;
+    }
     const std::string who = address.name() + " (vLLM " + facts.version + " at " + address.url + "): ";
     const std::vector<std::string> own = fleet::server_problems(facts, needs);
     for (const std::string& problem : own) problems.push_back(who + problem);

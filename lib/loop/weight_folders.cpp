@@ -1,7 +1,6 @@
 #include "loop/weight_folders.hpp"
 
 #include <cstdio>
-#include <limits>
 #include <string>
 #include <utility>
 
@@ -18,15 +17,20 @@ constexpr const char* kPrefix = "version_";
 
 WeightFolders::WeightFolders(fs::path root) : root_(std::move(root)) {
   if (root_.empty()) return;
-  make_directories(root_);
-  remove_all_but(std::numeric_limits<int64_t>::max());
+  std::error_code ignored;
+  fs::remove_all(root_, ignored);  // of an attempt that was killed
+  try {
+    make_directories(root_);
+  } catch (const Error& error) {
+    throw Error(ErrorKind::refused, "weight_sync.disk_dir: " + error.message(), "give a folder that can be written");
+  }
 }
 
 WeightFolders::~WeightFolders() {
   if (root_.empty()) return;
-  remove_all_but(std::numeric_limits<int64_t>::max());
-  std::error_code not_empty;
-  fs::remove(root_, not_empty);
+  std::error_code failure;
+  fs::remove_all(root_, failure);
+  if (failure) log::warning("loop", "remove " + root_.string() + ": " + failure.message());
 }
 
 fs::path WeightFolders::folder(int64_t version) const {

@@ -1,5 +1,6 @@
 // The folders that engines load weights from, one a version: <root>/version_000012. They are written aside and renamed,
-// so that a folder under its own name is whole. One thread.
+// so that a folder under its own name is whole. The root is one run's alone: everything in it goes with this object.
+// One thread.
 #pragma once
 
 #include <cstdint>
@@ -10,9 +11,9 @@ namespace vime::loop {
 
 class WeightFolders {
  public:
-  // Empty root: none are used. Folders that an earlier run left in it are removed.
+  // Empty root: none are used. Error{refused} where it cannot be made.
   explicit WeightFolders(fs::path root);
-  ~WeightFolders();  // removes the folders; engines have loaded what they needed
+  ~WeightFolders();  // removes the root; engines have loaded what they needed
   WeightFolders(const WeightFolders&) = delete;
   WeightFolders& operator=(const WeightFolders&) = delete;
 

@@ -1,6 +1,8 @@
 // Which engines, and what each kind needs: vLLM servers that vime starts, servers that run already, vime's own.
 #include <algorithm>
 #include <cstdlib>
+#include <iterator>
+#include <set>
 #include <tuple>
 
 #include "base/strings.hpp"
@@ -12,6 +14,8 @@ namespace vime::spec {
 namespace {
 
 constexpr milliseconds kVllmStartup{20 * 60'000};  // loading, compiling and capturing take minutes
+constexpr milliseconds kExternalAnswer{60'000};    // of a server that runs already
+constexpr const char* kSecretWords[] = {"KEY", "TOKEN", "SECRET", "PASSWORD"};
 
 // Flags that vime sets itself: see fleet/vllm_launch.hpp.
 const std::vector<std::string>& own_flags() {
@@ -30,7 +34,8 @@ const std::vector<std::string>& own_flags() {
                                                  "--gpu-memory-utilization",
                                                  "--enable-sleep-mode",
                                                  "--weight-transfer-config",
-                                                 "--api-key"};
+                                                 "--api-key",
+                                                 "--config"};
   return flags;
 }
 
@@ -51,20 +56,31 @@ void refuse_unused(const ExperimentSpec& spec, Problems& problems) {
   }
 }
 
+bool is_secret(const std::string& name) {
+  return std::any_of(std::begin(kSecretWords), std::end(kSecretWords),
+                     [&](const char* word) { return name.ends_with(word); });
+}
+
 void check_arguments(const ExperimentSpec& spec, Problems& problems) {
   if (spec.engine.vllm_command.empty()) {
     problems.add_at("engine.vllm_command",
                     "\"engine.vllm_command\" is empty; expected a program, for example [vllm, serve]");
   }
   for (const std::string& argument : spec.engine.vllm_args) {
-    const std::string flag = argument.substr(0, argument.find('='));
+    std::string flag = argument.substr(0, argument.find('='));
+    std::replace(flag.begin(), flag.end(), '_', '-');  // vLLM takes both
     if (std::find(own_flags().begin(), own_flags().end(), flag) == own_flags().end()) continue;
     problems.add_at("engine.vllm_args", "\"engine.vllm_args\" has " + flag + ", which vime sets itself");
   }
   for (const std::string& entry : spec.engine.env) {
     const size_t equals = entry.find('=');
-    if (equals != std::string::npos && equals > 0) continue;
-    problems.add_at("engine.env", "\"engine.env\" has " + quoted(entry) + "; expected NAME=value");
+    if (equals == std::string::npos || equals == 0) {
+      problems.add_at("engine.env", "\"engine.env\" has " + quoted(entry) + "; expected NAME=value");
+    } else if (is_secret(entry.substr(0, equals))) {
+      problems.add_at("engine.env", "\"engine.env\" has " + entry.substr(0, equals) +
+                                        ", a secret, which would stand in the run directory; export it instead: "
+                                        "servers inherit the environment of vime");
+    }
   }
 }
 
@@ -76,7 +92,16 @@ void check_urls(const ExperimentSpec& spec, Problems& problems) {
                                        " addresses, but there are " + std::to_string(engines) +
                                        " engines (placement.rollout_num_gpus / rollout_num_gpus_per_engine)");
   }
+  std::set<std::string> seen;
   for (const std::string& url : spec.engine.urls) {
+    if (!seen.insert(url).second)
+      problems.add_at("engine.urls", "\"engine.urls\" has " + quoted(url) + " twice; an engine is a server of its own");
+    const bool near = url.find("://127.") != std::string::npos || url.find("://localhost") != std::string::npos;
+    if (!near && spec.placement.device == "cuda" && spec.weight_sync.transport != "disk") {
+      problems.add_at("engine.urls", "\"engine.urls\" has " + quoted(url) +
+                                         ", but NCCL groups are made on one machine in this version; use loopback, or "
+                                         "weight_sync.transport disk with a shared weight_sync.disk_dir");
+    }
     const bool web = url.starts_with("http://") || url.starts_with("https://");
     if (web && !url.ends_with("/")) continue;
     problems.add_at("engine.urls", "\"engine.urls\" has " + quoted(url) + "; expected http://host:port");
@@ -89,9 +114,11 @@ void check_urls(const ExperimentSpec& spec, Problems& problems) {
 }
 
 void check_api_key(const ExperimentSpec& spec, Problems& problems) {
-  if (!spec.engine.api_key_env || std::getenv(spec.engine.api_key_env->c_str()) != nullptr) return;
+  if (!spec.engine.api_key_env) return;
+  const char* const key = std::getenv(spec.engine.api_key_env->c_str());
+  if (key != nullptr && *key != '\0') return;
   problems.add_at("engine.api_key_env", "\"engine.api_key_env\" is " + *spec.engine.api_key_env +
-                                            ", but there is no such environment variable");
+                                            ", but there is no such environment variable, or it is empty");
 }
 
 }  // namespace
@@ -100,7 +127,7 @@ void derive_engine(ExperimentSpec& spec, const Problems& problems) {
   if (!problems.is_given("engine.server_concurrency"))
     spec.engine.server_concurrency = std::max(Engine().server_concurrency, spec.engine.max_num_seqs);
   if (spec.engine.backend != "embedded" && !problems.is_given("engine.startup_timeout"))
-    spec.engine.startup_timeout = kVllmStartup;
+    spec.engine.startup_timeout = spec.engine.backend == "external" ? kExternalAnswer : kVllmStartup;
 }
 
 void check_engine(const ExperimentSpec& spec, Problems& problems) {

@@ -124,8 +124,9 @@ Section weight_sync() {
         .limits = between(1, 1099511627776.0)},
        {.name = "disk_dir",
         .field = FIELD(weight_sync.disk_dir),
-        .doc = "Where model folders for `disk` are written, seen by trainer and engines under the same path; null = "
-               "`weights` in the run directory. The two newest are kept while the run lasts."},
+        .doc = "Where model folders for `disk` are written, in a folder of the run's own, seen by trainer and engines "
+               "under the "
+               "same path; null = `weights` in the run directory. The two newest are kept while the run lasts."},
        {.name = "timeout",
         .field = FIELD(weight_sync.timeout),
         .doc = "How long one push may take.",

@@ -168,8 +168,8 @@ void derive_training(ExperimentSpec& spec, const Problems& problems) {
   if (fs::is_directory(spec.model.tokenizer, ignored)) {
     spec.model.tokenizer = fs::canonical(spec.model.tokenizer).string();
   }
-  for (std::optional<std::string>* path :
-       {&spec.model.path, &spec.model.ref_load, &spec.debug.save_rollout, &spec.debug.load_rollout}) {
+  for (std::optional<std::string>* path : {&spec.model.path, &spec.model.ref_load, &spec.debug.save_rollout,
+                                           &spec.debug.load_rollout, &spec.weight_sync.disk_dir}) {
     make_absolute(*path);
   }
   if (spec.debug.load_rollout) spec.debug.train_only = true;

@@ -100,10 +100,10 @@ std::future<http::Outcome> EngineClient::send_reload_weights(const std::string& 
 }
 
 void EngineClient::publish_version(int64_t version) {
-  record_version(version);
   if (protocol_->tells_version()) {
     post("/update_weight_version", {{"new_version", std::to_string(version)}}, control_timeout_);
   }
+  record_version(version);
 }
 
 void EngineClient::check(const http::Outcome& outcome) const {

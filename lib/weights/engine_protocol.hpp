@@ -64,6 +64,8 @@ class EngineProtocol {
 // ends cut packed messages by (vllm_buckets). Error{refused} for another name, and for a release that cannot be driven.
 std::shared_ptr<const EngineProtocol> protocol_named(const std::string& name, uint64_t buffer_bytes = 0);
 inline constexpr char kVllmPrefix[] = "vllm ";
+// Of a vLLM server until it has said its release: enough to ask it.
+inline constexpr char kSomeVllm[] = "vllm 0.25.1";
 bool is_vllm(const std::string& protocol);
 
 // Buckets as vLLM cuts them: a bucket ends with the tensor that brings it above buffer_bytes; no bytes between tensors.

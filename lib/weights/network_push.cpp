@@ -21,6 +21,9 @@ struct NetworkPush::Member {
 
 namespace {
 
+// For who takes part in a push that has been given up: a worker that waits in NCCL for the others may never answer.
+constexpr std::chrono::seconds kGivenUp{2};
+
 bool ended(const std::future<http::Outcome>& reply) {
   return reply.valid() && reply.wait_for(std::chrono::seconds(0)) == std::future_status::ready;
 }
@@ -111,9 +114,20 @@ void NetworkPush::init_members() {
   }
   for (Member& member : members_) {
     if (!member.init_needed) continue;
-    member.session.attempt([&] { member.session.engine().check(member.reply.get()); });
+    hear(member, apart);
     if (!apart.empty()) member.session.fail(member.session.engine().address().name() + ": " + apart);
   }
+}
+
+// Whether the call under way went well. given_up: why nothing more is sent; then the answer is not waited for.
+bool NetworkPush::hear(Member& member, const std::string& given_up) {
+  if (!given_up.empty() && member.reply.valid() && member.reply.wait_for(kGivenUp) != std::future_status::ready) {
+    member.session.fail(member.session.engine().address().name() +
+                        ": not waited for, since the push was given up: " + given_up);
+    return false;
+  }
+  member.session.attempt([&] { member.session.engine().check(member.reply.get()); });
+  return !member.session.failed();
 }
 
 std::vector<int> NetworkPush::ranks_taking_part() const {
@@ -189,12 +203,9 @@ std::vector<EngineResult> NetworkPush::finish() {
     const std::vector<int> ranks = ranks_taking_part();
     if (!ranks.empty() && missed_.empty()) missed_ = source_->complete(ranks, abandoned());
     // The engines' own words first: what the source saw is mostly that they were gone.
+    const std::string given_up = missed_.empty() ? "" : missed_.begin()->second;
     for (Member& member : members_) {
-      if (!member.reply.valid()) continue;
-      member.session.attempt([&] {
-        member.session.engine().check(member.reply.get());
-        sent_[member.id()].arrived();
-      });
+      if (member.reply.valid() && hear(member, given_up)) sent_[member.id()].arrived();
     }
     blame(missed_);
   }

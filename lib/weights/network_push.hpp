@@ -49,6 +49,7 @@ class NetworkPush {
  private:
   struct Member;
   void init_members();
+  bool hear(Member& member, const std::string& given_up);
   std::vector<int> ranks_taking_part() const;
   std::function<bool(int)> abandoned();
   std::future<http::Outcome> send_update(Member& member, std::span<const Bucket> buckets);

@@ -193,5 +193,6 @@ TEST_CASE("external servers are asked first, told everything that does not fit, 
   CHECK(outcome.status == 2);
   CHECK(contains(outcome.err, "may have 16 tokens, the run needs 64"));
   CHECK(contains(outcome.err, "has 1 workers, the spec says 2"));
+  CHECK_FALSE(fs::exists(dir.path() / "longer" / "logs" / "latest" / "trainer-0.log"));  // nothing was started
   CHECK(healthy());
 }

@@ -54,8 +54,9 @@ TEST_CASE("a reply that cannot be trained on names the sample, the engine and wh
 
 TEST_CASE("every sampling field is sent, so that an engine's defaults never apply") {
   const Json body = Json::parse(completion_body({"sample 1", {5, 6}, {0.7, 1.0, -1, 9, {1}}, 77}, "m"));
-  for (const char* key : {"temperature", "top_p", "top_k", "min_p", "n", "seed", "max_tokens", "stop_token_ids",
-                          "logprobs", "return_token_ids", "ignore_eos"}) {
+  for (const char* key :
+       {"temperature", "top_p", "top_k", "min_p", "n", "seed", "max_tokens", "stop_token_ids", "logprobs",
+        "return_token_ids", "ignore_eos", "repetition_penalty", "presence_penalty", "frequency_penalty"}) {
     CAPTURE(key);
     CHECK(body.contains(key));
   }

@@ -15,7 +15,8 @@ namespace {
 struct SomeServer {
   http::Server server{{}};
   http::Client client;
-  Json info = Json::parse(R"({"vllm_config": {"model_config": {"dtype": "torch.bfloat16", "enable_sleep_mode": true},
+  Json info = Json::parse(R"({"vllm_config": {"model_config": {"dtype": "torch.bfloat16", "enable_sleep_mode": true,
+                                                                  "logprobs_mode": "processed_logprobs"},
                                               "weight_transfer_config": {"backend": "nccl"}},
                               "vllm_env": {"VLLM_ALLOW_INSECURE_SERIALIZATION": true}})");
 
@@ -41,7 +42,7 @@ struct SomeServer {
 };
 
 ServerNeeds fitting() {
-  return {2, "bfloat16", 4096, "nccl", true, false};
+  return {2, "bfloat16", 4096, "nccl", "processed_logprobs", true, false};
 }
 
 bool contains(const std::string& text, const std::string& part) {
@@ -68,23 +69,25 @@ TEST_CASE("a server's own words are taken, and a server that fits has no problem
 TEST_CASE("everything that does not fit is said at once") {
   SomeServer some(true);
   some.info["vllm_config"]["weight_transfer_config"] = nullptr;
-  some.info["vllm_config"]["model_config"] = {{"dtype", "torch.float32"}, {"enable_sleep_mode", false}};
+  some.info["vllm_config"]["model_config"] = {
+      {"dtype", "torch.float32"}, {"enable_sleep_mode", false}, {"logprobs_mode", "raw_logprobs"}};
   ServerNeeds needs = fitting();
   needs.world_size = 4;
   needs.max_model_len = 8192;
   const std::vector<std::string> problems = server_problems(some.ask(), needs);
-  REQUIRE(problems.size() == 5);
+  REQUIRE(problems.size() == 6);
   CHECK(contains(problems[0], "4096 tokens, the run needs 8192"));
   CHECK(contains(problems[1], "has 2 workers, the spec says 4"));
   CHECK(contains(problems[2], "computes in float32, the trainer sends bfloat16"));
-  CHECK(contains(problems[3],
+  CHECK(contains(problems[3], "log-probs are raw_logprobs, the spec says processed_logprobs"));
+  CHECK(contains(problems[4],
                  R"(configured for none, the run needs nccl (--weight-transfer-config '{"backend":"nccl"}'))"));
-  CHECK(contains(problems[4], "--enable-sleep-mode"));
+  CHECK(contains(problems[5], "--enable-sleep-mode"));
 }
 
 TEST_CASE("handles that are pickles need a server that reads them; packed ones a release that knows them") {
-  ServerFacts facts{"0.21.0", "policy", 4096, true, 1, "bfloat16", "ipc", false, false};
-  ServerNeeds needs{1, "bfloat16", 100, "ipc", false, true};
+  ServerFacts facts{"0.21.0", "policy", 4096, true, 1, "bfloat16", "ipc", "", false, false};
+  ServerNeeds needs{1, "bfloat16", 100, "ipc", "processed_logprobs", false, true};
   const std::vector<std::string> problems = server_problems(facts, needs);
   REQUIRE(problems.size() == 2);
   CHECK(contains(problems[0], "0.21.0 takes no packed buffers over CUDA IPC"));
@@ -113,7 +116,7 @@ TEST_CASE("a server without the routes of pushes is refused with the cure; one t
 }
 
 TEST_CASE("a release before 0.21 is refused, one that is newer than known is spoken to with a warning") {
-  ServerFacts facts{"0.20.2", "policy", 4096, true, 2, "bfloat16", "nccl", true, true};
+  ServerFacts facts{"0.20.2", "policy", 4096, true, 2, "bfloat16", "nccl", "", true, true};
   CHECK(server_problems(facts, fitting()).size() == 1);
   facts.version = "9.1.0";
   CHECK(server_problems(facts, fitting()).empty());

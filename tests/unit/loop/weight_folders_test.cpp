@@ -39,22 +39,29 @@ TEST_CASE("a folder appears under its name when it is whole, and the two newest 
   CHECK_FALSE(fs::exists(root));
 }
 
-TEST_CASE("what an earlier run left is removed, what is not vime's stays") {
+TEST_CASE("a root that an attempt left is emptied, and what lies beside it is nobody's business") {
   const TempDir dir;
-  make_directories(dir.path() / "version_000007");
-  make_directories(dir.path() / "version_000008.partial");
-  make_directories(dir.path() / "mine");
+  make_directories(dir.path() / "vime-1" / "version_000007");
+  make_directories(dir.path() / "version_0");
   {
-    const WeightFolders folders(dir.path());
-    CHECK_FALSE(fs::exists(dir.path() / "version_000007"));
-    CHECK_FALSE(fs::exists(dir.path() / "version_000008.partial"));
+    const WeightFolders folders(dir.path() / "vime-1");
+    CHECK_FALSE(fs::exists(dir.path() / "vime-1" / "version_000007"));
   }
-  CHECK(fs::exists(dir.path() / "mine"));
+  CHECK_FALSE(fs::exists(dir.path() / "vime-1"));
+  CHECK(fs::exists(dir.path() / "version_0"));
+  write_file_atomic(dir.path() / "file", "");
+  try {
+    WeightFolders(dir.path() / "file" / "vime-1");
+    FAIL("accepted");
+  } catch (const Error& error) {
+    CHECK(error.kind() == ErrorKind::refused);
+    CHECK(error.message().find("weight_sync.disk_dir") != std::string::npos);
+  }
 }
 
 TEST_CASE("a disk without room is said before anything is written") {
   const TempDir dir;
-  const WeightFolders folders(dir.path());
+  const WeightFolders folders(dir.path() / "weights");
   try {
     folders.begin(1, uint64_t{1} << 60);
     FAIL("accepted");

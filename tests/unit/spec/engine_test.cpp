@@ -62,6 +62,8 @@ TEST_CASE("vLLM servers load folders on the CPU, and on GPUs get weights as vime
 TEST_CASE("a vLLM server has longer to start, unless the spec says how long") {
   CHECK(with({}).engine.startup_timeout == std::chrono::minutes(2));
   CHECK(with({kVllm}).engine.startup_timeout == std::chrono::minutes(20));
+  CHECK(with({kExternal, kApart, "placement.rollout_num_gpus=1", "engine.urls=[http://a:1]"}).engine.startup_timeout ==
+        std::chrono::seconds(60));
   CHECK(with({kVllm, "engine.startup_timeout=30s"}).engine.startup_timeout == std::chrono::seconds(30));
 }
 
@@ -74,19 +76,20 @@ TEST_CASE("keys of another kind of engine are refused, since they would not be u
 }
 
 TEST_CASE("flags that vime sets itself, and an environment that is none, are refused") {
-  for (const char* flag : {"--port", "--dtype=float16", "-tp", "--weight-transfer-config"}) {
+  for (const char* flag : {"--port", "--dtype=float16", "-tp", "--weight-transfer-config", "--api_key", "--config"}) {
     CAPTURE(flag);
     CHECK(contains(refused_with({kVllm, std::string("engine.vllm_args=[") + flag + "]"}), "which vime sets itself"));
   }
   CHECK(refused_with({kVllm, "engine.vllm_args=[--enforce-eager, --attention-backend, TRITON_ATTN]"}).empty());
   CHECK(contains(refused_with({kVllm, "engine.env=[NOVALUE]"}), "expected NAME=value"));
   CHECK(contains(refused_with({kVllm, "engine.vllm_command=[]"}), "expected a program"));
+  CHECK(contains(refused_with({kVllm, "engine.env=[HF_TOKEN=x]"}), "a secret"));
   CHECK(refused_with({kVllm, "engine.env=[A=1, B=]"}).empty());
 }
 
 TEST_CASE("external servers have an address each and devices of their own") {
   const std::vector<std::string> sound = {kExternal, kApart, "placement.rollout_num_gpus=2",
-                                          "engine.urls=[http://a:1, http://b:2]"};
+                                          "engine.urls=[http://127.0.0.1:1, http://localhost:2]"};
   CHECK(refused_with(sound).empty());
   CHECK(contains(refused_with({kExternal, kApart, "placement.rollout_num_gpus=2", "engine.urls=[http://a:1]"}),
                  "has 1 addresses, but there are 2 engines"));
@@ -95,6 +98,17 @@ TEST_CASE("external servers have an address each and devices of their own") {
   CHECK(contains(
       refused_with({kExternal, "placement.colocate=true", "placement.rollout_num_gpus=1", "engine.urls=[http://a:1]"}),
       "devices of their own"));
+  CHECK(contains(
+      refused_with({kExternal, kApart, "placement.rollout_num_gpus=2", "engine.urls=[http://a:1, http://a:1]"}),
+      "twice"));
+  CHECK(contains(refused_with({kExternal, kApart, "placement.rollout_num_gpus=1", "engine.urls=[http://far:1]",
+                               "placement.device=cuda", "placement.actor_num_gpus_per_node=1"},
+                              1),
+                 "NCCL groups are made on one machine"));
+  CHECK(refused_with({kExternal, kApart, "placement.rollout_num_gpus=1", "engine.urls=[http://far:1]",
+                      "weight_sync.transport=disk", "placement.device=cuda", "placement.actor_num_gpus_per_node=1"},
+                     1)
+            .empty());
   // One GPU for the trainer is enough: those of the servers are not this machine's to give out.
   std::vector<std::string> on_gpu = sound;
   on_gpu.insert(on_gpu.end(), {"placement.device=cuda", "placement.actor_num_gpus_per_node=1"});
