@@ -185,9 +185,9 @@ TEST_CASE("a written config reads back to the same") {
 TEST_CASE("an unknown preset is refused with the list of known ones") {
   CHECK(preset_names() ==
         std::vector<std::string>{"tiny", "tiny-parallel", "tiny-vllm", "small", "qwen3-0.6b", "qwen3-4b", "qwen3-8b"});
-  CHECK_THROWS_WITH_AS(
-      preset("large", 20),
-      "unknown model preset \"large\"; expected one of tiny, tiny-parallel, tiny-vllm, small, qwen3-0.6b, qwen3-4b, qwen3-8b",
-      Error);
+  CHECK_THROWS_WITH_AS(preset("large", 20),
+                       "unknown model preset \"large\"; expected one of tiny, tiny-parallel, tiny-vllm, small, "
+                       "qwen3-0.6b, qwen3-4b, qwen3-8b",
+                       Error);
   CHECK_THROWS_AS(preset("tiny", 0), Error);
 }
