@@ -176,8 +176,9 @@ void PushingRanks::send(Rank& rank, weights::EngineClient& engine, int workers, 
   if (rank.staged) {
     rank.staged->send(slot, network);
   } else {
-    channels::send_arena(*rank.arena, rank.placed, weights::arena_chunks(rank.placed, options_.chunk_bytes), slot,
-                         network);
+    std::vector<weights::ArenaChunk> messages;
+    if (network != nullptr) messages = weights::arena_chunks(rank.placed, options_.chunk_bytes);
+    channels::send_arena(*rank.arena, rank.placed, std::move(messages), slot, network);
   }
   // Over the network the bytes are out when the push is finished.
   std::vector<weights::EngineResult> results;

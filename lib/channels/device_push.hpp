@@ -16,8 +16,8 @@
 namespace vime::channels {
 
 // Every tensor lies whole in the arena: the engine of the slot reads them there, all in one request, and the network
-// source sends `messages` as they lie. `tensors`: all, in the arena's order. What wrote the arena has been done, and
-// nothing writes it before the push has been finished.
+// source sends `messages` (empty without one) as they lie. `tensors`: all, in the arena's order. What wrote the arena
+// has been done, and nothing writes it before the push has been finished.
 void send_arena(const weights::Arena& arena, const std::vector<weights::PlacedTensor>& tensors,
                 std::vector<weights::ArenaChunk> messages, std::optional<weights::SlotPush>& slot,
                 weights::NetworkPush* network);

@@ -194,7 +194,11 @@ double TrainerRank::prepare_push() {
 void TrainerRank::send_from_gpu(std::optional<weights::SlotPush>& slot, weights::NetworkPush* network,
                                 PushFigures& figures) {
   gpu::synchronize();  // whoever reads the weights, here or in an engine, knows nothing of LibTorch's streams
-  if (!goes_through_staging()) return channels::send_arena(*arena_, placed(), arena_messages(), slot, network);
+  if (!goes_through_staging()) {
+    std::vector<weights::ArenaChunk> messages;
+    if (network != nullptr) messages = arena_messages();
+    return channels::send_arena(*arena_, placed(), std::move(messages), slot, network);
+  }
   if (channels::StagedPush* const staged = staged_push()) {
     staged->send(slot, network);
     figures.extra_bytes = staged->extra_bytes();
