@@ -103,7 +103,6 @@ void EngineClient::publish_version(int64_t version) {
   if (protocol_->tells_version()) {
     post("/update_weight_version", {{"new_version", std::to_string(version)}}, control_timeout_);
   }
-  record_version(version);
 }
 
 void EngineClient::check(const http::Outcome& outcome) const {

@@ -52,7 +52,7 @@ class EngineClient {
   // weights. The version is not the new one yet.
   void prepare_reload(bool first);
   std::future<http::Outcome> send_reload_weights(const std::string& folder);
-  void publish_version(int64_t version);  // of what was loaded
+  void publish_version(int64_t version);  // of what was loaded, where the engine tells its version
   // Throws what the outcome means.
   void check(const http::Outcome& outcome) const;
 
