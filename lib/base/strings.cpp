@@ -112,4 +112,11 @@ std::string hex(uint64_t value) {
   return text;
 }
 
+bool names_secret(std::string_view name) {
+  for (const std::string_view word : {"KEY", "TOKEN", "SECRET", "PASSWORD"}) {
+    if (name.ends_with(word)) return true;
+  }
+  return false;
+}
+
 }  // namespace vime

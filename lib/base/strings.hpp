@@ -23,4 +23,8 @@ std::string format_seconds(double seconds);                    // "480 ms", "12.
 std::string format_number(double value, int significant = 4);  // "0.03124", "12.5"
 std::string hex(uint64_t value);                               // 16 lower-case digits
 
+// Whether an environment variable of this name holds a secret, as far as a name tells: it ends with KEY, TOKEN, SECRET
+// or PASSWORD.
+bool names_secret(std::string_view name);
+
 }  // namespace vime

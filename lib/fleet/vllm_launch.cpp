@@ -9,13 +9,6 @@
 namespace vime::fleet {
 namespace {
 
-bool is_secret(const std::string& name) {
-  for (const char* word : {"KEY", "TOKEN", "SECRET", "PASSWORD"}) {
-    if (name.ends_with(word)) return true;
-  }
-  return false;
-}
-
 std::string shell_word(const std::string& word) {
   const bool plain = !word.empty() && word.find_first_not_of(
                                           "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ"
@@ -74,7 +67,7 @@ proc::Command vllm_command(const VllmLaunch& launch) {
 std::string command_text(const proc::Command& command) {
   std::vector<std::string> words;
   for (const auto& [name, value] : command.env)
-    words.push_back(name + "=" + (is_secret(name) ? "***" : shell_word(value)));
+    words.push_back(name + "=" + (names_secret(name) ? "***" : shell_word(value)));
   for (const std::string& word : command.argv) words.push_back(shell_word(word));
   return join(words, " ");
 }

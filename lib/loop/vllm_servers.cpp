@@ -46,10 +46,6 @@ std::string api_key(const spec::ExperimentSpec& spec) {
   return value == nullptr ? "" : value;
 }
 
-std::string served_name(const spec::ExperimentSpec& spec) {
-  return spec.name;
-}
-
 bool gathers(const spec::ExperimentSpec& spec) {
   return spec.trainer.tensor_model_parallel_size > 1 || spec.trainer.pipeline_model_parallel_size > 1;
 }
@@ -69,7 +65,7 @@ std::vector<fleet::VllmLaunch> vllm_launches(const Prepared& prepared, const fs:
     const bool own_weights = !prepared.engine_weights.empty();
     launch.model_dir = own_weights ? prepared.engine_weights.string() : model_dir.string();
     launch.load_weights = own_weights;
-    launch.served_model = served_name(spec);
+    launch.served_model = spec.name;
     launch.port = ports.at(static_cast<std::size_t>(engine.id));
     launch.dtype = spec.trainer.dtype;
     launch.tensor_parallel_size = engine.count;

@@ -1,7 +1,6 @@
 // Which engines, and what each kind needs: vLLM servers that vime starts, servers that run already, vime's own.
 #include <algorithm>
 #include <cstdlib>
-#include <iterator>
 #include <set>
 #include <tuple>
 
@@ -15,7 +14,6 @@ namespace {
 
 constexpr milliseconds kVllmStartup{20 * 60'000};  // loading, compiling and capturing take minutes
 constexpr milliseconds kExternalAnswer{60'000};    // of a server that runs already
-constexpr const char* kSecretWords[] = {"KEY", "TOKEN", "SECRET", "PASSWORD"};
 
 // Flags that vime sets itself: see fleet/vllm_launch.hpp.
 const std::vector<std::string>& own_flags() {
@@ -56,11 +54,6 @@ void refuse_unused(const ExperimentSpec& spec, Problems& problems) {
   }
 }
 
-bool is_secret(const std::string& name) {
-  return std::any_of(std::begin(kSecretWords), std::end(kSecretWords),
-                     [&](const char* word) { return name.ends_with(word); });
-}
-
 void check_arguments(const ExperimentSpec& spec, Problems& problems) {
   if (spec.engine.vllm_command.empty()) {
     problems.add_at("engine.vllm_command",
@@ -76,7 +69,7 @@ void check_arguments(const ExperimentSpec& spec, Problems& problems) {
     const size_t equals = entry.find('=');
     if (equals == std::string::npos || equals == 0) {
       problems.add_at("engine.env", "\"engine.env\" has " + quoted(entry) + "; expected NAME=value");
-    } else if (is_secret(entry.substr(0, equals))) {
+    } else if (names_secret(entry.substr(0, equals))) {
       problems.add_at("engine.env", "\"engine.env\" has " + entry.substr(0, equals) +
                                         ", a secret, which would stand in the run directory; export it instead: "
                                         "servers inherit the environment of vime");
