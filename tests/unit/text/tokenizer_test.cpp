@@ -76,6 +76,26 @@ TEST_CASE("a tokenizer read back from a model directory gives the same ids") {
   CHECK(load_tokenizer(dir.path())->vocab_size() == 258);
 }
 
+TEST_CASE("what is saved beside vime's own file says the same in Hugging Face's words") {
+  const TempDir dir;
+  save_tokenizer(ByteTokenizer(), dir.path());
+  fs::remove(dir.path() / "vime_tokenizer.json");
+  const auto bytes = load_tokenizer(dir.path());
+  for (const std::string text : {"hello, 42", "\xc3\xa9\xe2\x82\xac \n\t", ""})
+    CHECK(bytes->encode(text) == ByteTokenizer().encode(text));
+  CHECK(bytes->vocab_size() == 258);
+  CHECK(bytes->eos_id() == ByteTokenizer().eos_id());
+
+  const CharTokenizer characters("01\xe2\x82\xac=");
+  save_tokenizer(characters, dir.path());
+  const Json model = Json::parse(read_file(dir.path() / "tokenizer.json"))["model"];
+  CHECK(model["type"] == "WordLevel");
+  CHECK(model["vocab"].size() == 6);
+  for (const std::string character : {"0", "1", "\xe2\x82\xac", "="}) {
+    CHECK(model["vocab"][character] == characters.encode(character).at(0));
+  }
+}
+
 TEST_CASE("a tokenizer file that is missing, damaged or unknown is refused by its name") {
   const TempDir dir;
   const fs::path file = dir.path() / "vime_tokenizer.json";
