@@ -6,13 +6,16 @@
 #include <unistd.h>
 
 #include <cerrno>
+#include <chrono>
 #include <csignal>
 #include <cstdio>
 #include <cstdlib>
 #include <memory>
 #include <set>
+#include <thread>
 #include <unordered_map>
 
+#include "base/deadline.hpp"
 #include "base/files.hpp"
 
 namespace vime::proc {
@@ -32,6 +35,24 @@ std::string read_proc_file(pid_t pid, const char* name) {
     if (got <= 0) return content;
     content.append(buffer, static_cast<size_t>(got));
   }
+}
+
+// How long a process may be in the middle of exec before it counts as one that shows nothing.
+constexpr std::chrono::milliseconds kExecTimeout{200};
+
+// Between its old and its new program a process shows neither arguments nor environment; kernel threads never do.
+bool may_be_in_exec(pid_t pid) {
+  constexpr unsigned kKernelThread = 0x00200000;  // PF_KTHREAD
+  if (!read_proc_file(pid, "cmdline").empty()) return false;
+  const std::string stat = read_proc_file(pid, "stat");
+  const size_t name_end = stat.rfind(')');
+  char state = 0;
+  unsigned flags = 0;
+  if (name_end == std::string::npos ||
+      std::sscanf(stat.c_str() + name_end + 1, " %c %*d %*d %*d %*d %*d %u", &state, &flags) != 2) {
+    return false;
+  }
+  return state != 'Z' && state != 'X' && (flags & kKernelThread) == 0;
 }
 
 }  // namespace
@@ -88,7 +109,13 @@ std::vector<ProcessEntry> living_descendants(const std::vector<ProcessEntry>& ta
 }
 
 bool environment_has(pid_t pid, const std::string& prefix, bool whole) {
-  const std::string environment = read_proc_file(pid, "environ");
+  std::string environment = read_proc_file(pid, "environ");
+  for (const Deadline deadline(kExecTimeout); environment.empty() && !deadline.passed();) {
+    const bool look_again = may_be_in_exec(pid);
+    if (look_again) std::this_thread::sleep_for(std::chrono::microseconds(100));
+    environment = read_proc_file(pid, "environ");  // also when exec ended between the two looks
+    if (!look_again) break;
+  }
   for (size_t at = 0; at < environment.size();) {
     size_t end = environment.find('\0', at);
     if (end == std::string::npos) end = environment.size();

@@ -51,22 +51,30 @@ pid_t fork_sleeper(const std::function<void()>& prepare) {
   return pid;
 }
 
+// Tells its pid on the pipe, and so that /proc shows it as the daemon that it is from now on.
+[[noreturn]] void be_daemon(int pipe) {
+  const pid_t own = ::getpid();
+  if (::write(pipe, &own, sizeof own) != sizeof own) ::_exit(1);
+  ::close(pipe);
+  sleep_for_ever();
+}
+
 // A daemon as the books teach: fork, setsid, fork again, the middle one leaves. Returns the daemon's pid.
 pid_t double_fork(const std::string& run_id, bool clear_environment) {
   int ends[2];
-  if (::pipe2(ends, O_CLOEXEC) != 0) std::abort();
+  if (::pipe(ends) != 0) std::abort();
   const pid_t middle = ::fork();
   if (middle == 0) {
     ::setsid();
     if (::fork() != 0) ::_exit(0);
-    const pid_t own = ::getpid();
-    if (::write(ends[1], &own, sizeof own) != sizeof own) ::_exit(1);
     ::alarm(120);
+    ::close(ends[0]);
     if (clear_environment) {
-      ::execle("/proc/self/exe", "daemon", "sleep", run_id.c_str(), nullptr, static_cast<char* const*>(nullptr));
+      ::execle("/proc/self/exe", "daemon", "daemon", std::to_string(ends[1]).c_str(), run_id.c_str(), nullptr,
+               static_cast<char* const*>(nullptr));
       ::_exit(1);
     }
-    sleep_for_ever();
+    be_daemon(ends[1]);
   }
   pid_t daemon = 0;
   if (::read(ends[0], &daemon, sizeof daemon) != sizeof daemon) std::abort();
@@ -106,6 +114,16 @@ int run_witness(const Arguments&) {
 int run_sleep(const Arguments&) {
   announce_ready({{"pid", ::getpid()}});
   sleep_for_ever();
+}
+
+int run_daemon(const Arguments& arguments) {  // FD, and any text
+  be_daemon(std::stoi(arguments.at(0)));
+}
+
+// Becomes the same program again and again, without end.
+int run_exec(const Arguments&) {
+  ::execl("/proc/self/exe", "exec", "exec", nullptr);
+  return 1;
 }
 
 int run_ignore_term(const Arguments&) {
@@ -299,6 +317,8 @@ const std::map<std::string, int (*)(const Arguments&)> kModes{
     {"agent", run_agent},
     {"witness", run_witness},
     {"sleep", run_sleep},
+    {"daemon", run_daemon},
+    {"exec", run_exec},
     {"ignore-term", run_ignore_term},
     {"fork-grandchildren", run_fork_grandchildren},
     {"double-fork", run_double_fork},

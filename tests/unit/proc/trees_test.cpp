@@ -98,6 +98,11 @@ TEST_CASE("a signal meant for a process does not reach another that got its numb
   CHECK_FALSE(entry->living);
 }
 
+TEST_CASE("a process keeps its environment's mark in the middle of exec, where /proc shows nothing of it") {
+  const Outsider changing({"changing", "exec"});
+  for (int i = 0; i < 30000; ++i) REQUIRE(environment_has(changing.pid(), "PATH=/usr/bin", false));
+}
+
 TEST_CASE("descendants are found through any number of generations, zombies left out") {
   const auto entry = [](pid_t pid, pid_t parent, bool living) {
     ProcessEntry made;
