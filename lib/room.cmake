@@ -12,6 +12,18 @@ function(vime_room name)
   target_link_libraries(${name} PUBLIC ${ROOM_DEPENDS} PRIVATE vime_flags ${ROOM_LIBRARIES})
   if(ROOM_TORCH)
     target_link_libraries(${name} PUBLIC vime_torch)
-    target_precompile_headers(${name} REUSE_FROM torch_pch)
+    vime_precompiled(${name} torch_pch)
+  else()
+    vime_precompiled(${name} json_pch)
   endif()
+endfunction()
+
+# The target's sources find the headers of torch_pch or json_pch compiled. GCC takes them only with the code model that
+# they were made for, which is that of the libraries.
+function(vime_precompiled target pch)
+  target_compile_options(${target} PRIVATE $<$<COMPILE_LANGUAGE:CXX>:-fPIC>)
+  # With precompiled headers GCC 12 imagines still more string sizes at -O3 than -Wno-restrict is for.
+  target_compile_options(${target} PRIVATE
+    $<$<AND:$<COMPILE_LANGUAGE:CXX>,$<CONFIG:Release>>:-Wno-stringop-overflow -Wno-array-bounds>)
+  target_precompile_headers(${target} REUSE_FROM ${pch})
 endfunction()

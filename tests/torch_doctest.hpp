@@ -2,7 +2,7 @@
 // instead of failing the test). Include this instead of both.
 #pragma once
 
-#include <torch/torch.h>
+#include <torch/types.h>
 
 #undef CHECK
 #undef CHECK_EQ

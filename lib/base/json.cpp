@@ -1,5 +1,33 @@
 #include "base/json.hpp"
 
+using vime::Json;
+
+template <>
+std::string Json::dump(int indent, char indent_char, bool ensure_ascii, error_handler_t error_handler) const {
+  std::string text;
+  serializer writer(nlohmann::detail::output_adapter<char, std::string>(text), indent_char, error_handler);
+  writer.dump(*this, indent >= 0, ensure_ascii, indent >= 0 ? static_cast<unsigned>(indent) : 0);
+  return text;
+}
+
+template <>
+template <>
+Json Json::parse(const std::string& text, parser_callback_t callback, bool allow_exceptions, bool ignore_comments) {
+  return parse(text.begin(), text.end(), std::move(callback), allow_exceptions, ignore_comments);
+}
+
+template <>
+template <>
+Json Json::parse(std::string& text, parser_callback_t callback, bool allow_exceptions, bool ignore_comments) {
+  return parse(std::as_const(text), std::move(callback), allow_exceptions, ignore_comments);
+}
+
+template <>
+template <>
+Json Json::parse(std::string&& text, parser_callback_t callback, bool allow_exceptions, bool ignore_comments) {
+  return parse(std::as_const(text), std::move(callback), allow_exceptions, ignore_comments);
+}
+
 namespace vime {
 namespace {
 

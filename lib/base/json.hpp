@@ -13,6 +13,27 @@ namespace vime {
 
 using Json = nlohmann::ordered_json;
 
+}  // namespace vime
+
+// Reading and writing whole texts is compiled once, in json.cpp: as templates they cost every file that says parse or
+// dump five seconds.
+template <>
+std::string vime::Json::dump(int indent, char indent_char, bool ensure_ascii, error_handler_t error_handler) const;
+template <>
+template <>
+vime::Json vime::Json::parse(const std::string& text, parser_callback_t callback, bool allow_exceptions,
+                             bool ignore_comments);
+template <>
+template <>
+vime::Json vime::Json::parse(std::string& text, parser_callback_t callback, bool allow_exceptions,
+                             bool ignore_comments);
+template <>
+template <>
+vime::Json vime::Json::parse(std::string&& text, parser_callback_t callback, bool allow_exceptions,
+                             bool ignore_comments);
+
+namespace vime {
+
 // `what` names the text in errors ("reply of engine 0 to /weight_info"). Throws Error{kind}.
 Json parse_json(const std::string& text, const std::string& what, ErrorKind kind = ErrorKind::process_failed);
 

@@ -2,7 +2,7 @@
 // All workers of an engine run the same batches, as the decoder is collective. One thread.
 #pragma once
 
-#include <torch/torch.h>
+#include <torch/types.h>
 
 #include <cstdint>
 #include <vector>

@@ -1,5 +1,6 @@
 #include "executor/host_forward.hpp"
 
+#include <torch/utils.h>
 #include <algorithm>
 #include <cstring>
 

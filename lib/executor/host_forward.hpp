@@ -3,7 +3,7 @@
 // slot), and attention goes row by row.
 #pragma once
 
-#include <torch/torch.h>
+#include <torch/types.h>
 
 #include <vector>
 

@@ -1,6 +1,7 @@
 #include "executor/worker.hpp"
 
 #include <signal.h>
+#include <torch/utils.h>
 #include <unistd.h>
 
 #include <exception>

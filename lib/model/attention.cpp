@@ -4,6 +4,7 @@
 // its square.
 #include "model/attention.hpp"
 
+#include <torch/autograd.h>
 #include <algorithm>
 #include <cmath>
 #include <limits>

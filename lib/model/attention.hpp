@@ -1,7 +1,7 @@
 // Attention as the decoder calls it, and the trainer's: causal, over sequences packed one behind the other.
 #pragma once
 
-#include <torch/torch.h>
+#include <torch/types.h>
 
 #include <cstdint>
 #include <functional>

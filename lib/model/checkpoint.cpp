@@ -1,5 +1,6 @@
 #include "model/checkpoint.hpp"
 
+#include <torch/utils.h>
 #include <algorithm>
 #include <map>
 #include <set>

@@ -9,7 +9,7 @@
 // bit. A norm over all parameters counts owners only.
 #pragma once
 
-#include <torch/torch.h>
+#include <torch/types.h>
 
 #include <memory>
 #include <string>

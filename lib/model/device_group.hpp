@@ -3,7 +3,7 @@
 // All ranks call the same operations in the same order; one thread at a time.
 #pragma once
 
-#include <torch/torch.h>
+#include <torch/types.h>
 
 #include <chrono>
 #include <memory>

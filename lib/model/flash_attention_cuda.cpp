@@ -5,6 +5,7 @@
 #include "model/flash_attention.hpp"
 
 #include <ATen/cuda/CUDAContext.h>
+#include <torch/autograd.h>
 
 #include <algorithm>
 #include <utility>

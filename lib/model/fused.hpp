@@ -3,7 +3,7 @@
 // differentiable; on a GPU gradients of weights are added to their main gradients where there are some.
 #pragma once
 
-#include <torch/torch.h>
+#include <torch/types.h>
 
 #include <cstdint>
 

@@ -1,7 +1,7 @@
 // The functions of fused.hpp as kernels of lib/gpu behind autograd. fused.cpp decides where they are taken.
 #pragma once
 
-#include <torch/torch.h>
+#include <torch/types.h>
 
 #include <cstdint>
 

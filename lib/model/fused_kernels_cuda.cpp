@@ -1,5 +1,6 @@
 #include "model/fused_kernels.hpp"
 
+#include <torch/autograd.h>
 #include <optional>
 #include <utility>
 

@@ -3,7 +3,7 @@
 // by their gradient.
 #pragma once
 
-#include <torch/torch.h>
+#include <torch/types.h>
 
 #include "model/decoder.hpp"
 #include "model/logprobs.hpp"

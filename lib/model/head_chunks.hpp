@@ -1,7 +1,7 @@
 // Log-probs by way of logits of a chunk of rows at a time, on a GPU.
 #pragma once
 
-#include <torch/torch.h>
+#include <torch/types.h>
 
 #include "model/logprobs.hpp"
 

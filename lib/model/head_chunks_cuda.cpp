@@ -1,5 +1,6 @@
 #include "model/head_chunks.hpp"
 
+#include <torch/autograd.h>
 #include <algorithm>
 #include <functional>
 

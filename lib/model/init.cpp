@@ -1,3 +1,4 @@
+#include <torch/utils.h>
 #include <cmath>
 
 #include "base/error.hpp"

@@ -1,5 +1,7 @@
 #include "model/linear.hpp"
 
+#include <torch/autograd.h>
+#include <torch/utils.h>
 #include <algorithm>
 #include <utility>
 

@@ -3,7 +3,7 @@
 // run again in the backward pass instead of keeping it. On the CPU it is LibTorch's own linear layer.
 #pragma once
 
-#include <torch/torch.h>
+#include <torch/types.h>
 
 #include <cstdint>
 #include <functional>

@@ -1,5 +1,6 @@
 #include "model/logprobs.hpp"
 
+#include <torch/autograd.h>
 #include <limits>
 
 #include "base/error.hpp"

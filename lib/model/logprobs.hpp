@@ -1,7 +1,7 @@
 // Log-probs and entropies of tokens over a vocabulary whose parts lie on several ranks.
 #pragma once
 
-#include <torch/torch.h>
+#include <torch/types.h>
 
 #include "model/collectives.hpp"
 

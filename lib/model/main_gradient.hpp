@@ -4,7 +4,7 @@
 // parameter's gradient on a GPU add to it in place and give autograd nothing.
 #pragma once
 
-#include <torch/torch.h>
+#include <torch/types.h>
 
 namespace vime::model {
 

@@ -1,7 +1,7 @@
 // Products of bfloat16 with float32 sums, which LibTorch has on GPUs only.
 #pragma once
 
-#include <torch/torch.h>
+#include <torch/types.h>
 
 namespace vime::model {
 

@@ -1,5 +1,6 @@
 #include "model/parallel.hpp"
 
+#include <torch/autograd.h>
 #include <algorithm>
 
 #include "base/error.hpp"

@@ -3,7 +3,7 @@
 // their argument.
 #pragma once
 
-#include <torch/torch.h>
+#include <torch/types.h>
 
 #include "model/collectives.hpp"
 

@@ -1,5 +1,6 @@
 #include "model/rank_group.hpp"
 
+#include <torch/utils.h>
 #include <algorithm>
 #include <optional>
 

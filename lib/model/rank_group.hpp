@@ -5,7 +5,7 @@
 // names group, rank and operation.
 #pragma once
 
-#include <torch/torch.h>
+#include <torch/types.h>
 
 #include <memory>
 #include <string>

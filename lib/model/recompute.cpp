@@ -1,5 +1,7 @@
 #include "model/recompute.hpp"
 
+#include <torch/autograd.h>
+#include <torch/utils.h>
 #include <utility>
 
 namespace vime::model {

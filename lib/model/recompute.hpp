@@ -1,7 +1,7 @@
 // Parts of a model whose activations are computed again in the backward pass instead of being kept (Chen et al. 2016).
 #pragma once
 
-#include <torch/torch.h>
+#include <torch/types.h>
 
 #include <functional>
 

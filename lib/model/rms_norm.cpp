@@ -1,5 +1,7 @@
 #include "model/rms_norm.hpp"
 
+#include <torch/autograd.h>
+
 namespace vime::model {
 namespace {
 

@@ -1,7 +1,7 @@
 // Root-mean-square normalisation (Zhang and Sennrich 2019), computed in float32 whatever the input's type.
 #pragma once
 
-#include <torch/torch.h>
+#include <torch/types.h>
 
 namespace vime::model {
 

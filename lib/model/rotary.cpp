@@ -1,5 +1,7 @@
 #include "model/rotary.hpp"
 
+#include <torch/autograd.h>
+#include <torch/utils.h>
 #include <algorithm>
 #include <cmath>
 

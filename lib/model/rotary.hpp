@@ -2,7 +2,7 @@
 // scaling. One thread at a time: the table of cosines and sines grows with the positions reserved.
 #pragma once
 
-#include <torch/torch.h>
+#include <torch/types.h>
 
 #include <vector>
 

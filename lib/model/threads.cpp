@@ -1,7 +1,7 @@
 #include "model/threads.hpp"
 
 #include <dlfcn.h>
-#include <torch/torch.h>
+#include <torch/types.h>
 
 namespace vime::model {
 

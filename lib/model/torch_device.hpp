@@ -1,7 +1,7 @@
 // The device that this process computes on, as LibTorch sees it, and LibTorch's own memory on it.
 #pragma once
 
-#include <torch/torch.h>
+#include <torch/types.h>
 
 #include <cstdint>
 #include <string>

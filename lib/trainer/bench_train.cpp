@@ -1,5 +1,7 @@
 #include "trainer/bench_train.hpp"
 
+#include <torch/autograd.h>
+#include <torch/utils.h>
 #include <chrono>
 #include <cstdio>
 #include <functional>

@@ -1,7 +1,7 @@
 // The optimizer's passes over flat buffers on a GPU, each one kernel.
 #pragma once
 
-#include <torch/torch.h>
+#include <torch/types.h>
 
 #include <cstdint>
 #include <vector>

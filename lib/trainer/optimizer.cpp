@@ -1,5 +1,6 @@
 #include "trainer/optimizer.hpp"
 
+#include <torch/utils.h>
 #include <algorithm>
 #include <cmath>
 #include <tuple>

@@ -2,7 +2,7 @@
 // parallelism each rank has two pieces of every sequence. One thread.
 #pragma once
 
-#include <torch/torch.h>
+#include <torch/types.h>
 
 #include <cstdint>
 #include <vector>

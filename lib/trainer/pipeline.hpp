@@ -1,7 +1,7 @@
 // Micro-batches through the pipeline stages: who computes what when, and what goes from stage to stage. One thread.
 #pragma once
 
-#include <torch/torch.h>
+#include <torch/types.h>
 
 #include <cstddef>
 #include <functional>

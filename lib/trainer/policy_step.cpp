@@ -1,5 +1,7 @@
 #include "trainer/policy_step.hpp"
 
+#include <torch/autograd.h>
+#include <torch/utils.h>
 #include <algorithm>
 #include <cmath>
 #include <limits>

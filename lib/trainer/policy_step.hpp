@@ -3,7 +3,7 @@
 // tensor-, context- and pipeline-parallel ranks), which all run the same micro-batches.
 #pragma once
 
-#include <torch/torch.h>
+#include <torch/types.h>
 
 #include <span>
 #include <vector>

@@ -2,7 +2,7 @@
 // buffer and hands its part of the result to the others. One thread; collective.
 #pragma once
 
-#include <torch/torch.h>
+#include <torch/types.h>
 
 #include <memory>
 #include <utility>

@@ -2,7 +2,7 @@
 // gradient of its own work only. One thread; collective.
 #pragma once
 
-#include <torch/torch.h>
+#include <torch/types.h>
 
 #include "arch/parameters.hpp"
 #include "model/collectives.hpp"

@@ -1,5 +1,6 @@
 // The embedded engine on a GPU against the CPU's, and its kernels against the CPU's definitions.
 #include <cuda_runtime_api.h>
+#include <torch/utils.h>
 #include "arch/shapes.hpp"
 #include "torch_doctest.hpp"
 

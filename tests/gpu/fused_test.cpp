@@ -2,6 +2,8 @@
 // decoder against itself in float32.
 #include "torch_doctest.hpp"
 
+#include <torch/autograd.h>
+#include <torch/utils.h>
 #include <functional>
 #include <string>
 #include <vector>

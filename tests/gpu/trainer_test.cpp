@@ -1,5 +1,7 @@
 #include "torch_doctest.hpp"
 
+#include <torch/autograd.h>
+#include <torch/utils.h>
 #include <cmath>
 #include <cstdio>
 #include <cstring>

@@ -1,5 +1,6 @@
 #include "rank.hpp"
 
+#include <torch/utils.h>
 #include <utility>
 
 namespace vime::planted {

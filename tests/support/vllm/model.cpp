@@ -1,6 +1,7 @@
 #include "support/vllm/model.hpp"
 
-#include <torch/torch.h>
+#include <torch/types.h>
+#include <torch/utils.h>
 
 #include <cstring>
 #include <utility>

@@ -1,5 +1,7 @@
 #include "executor/host_forward.hpp"
 
+#include <torch/utils.h>
+
 #include "torch_doctest.hpp"
 
 #include "base/random.hpp"

@@ -1,7 +1,7 @@
 // The reference models of tests/data/models (see lib/model's tests for where they come from) and ways to run them.
 #pragma once
 
-#include <torch/torch.h>
+#include <torch/types.h>
 
 #include <map>
 #include <memory>

@@ -1,5 +1,8 @@
 #include "model/linear.hpp"
 
+#include <torch/autograd.h>
+#include <torch/utils.h>
+
 #include "model/recompute.hpp"
 #include "torch_doctest.hpp"
 

@@ -1,7 +1,7 @@
 // Decoders with an arena of their own, and stored tensors, for the tests of this room.
 #pragma once
 
-#include <torch/torch.h>
+#include <torch/types.h>
 
 #include <memory>
 #include <string>

@@ -1,5 +1,6 @@
 // Against transformers: tests/data/models holds five random models with logits, log-probs, gradients and greedy
 // continuations that torch 2.11 and transformers 5.17 computed in float32.
+#include <torch/utils.h>
 #include <mutex>
 
 #include "base/error.hpp"

@@ -1,5 +1,6 @@
 #include "torch_doctest.hpp"
 
+#include <torch/utils.h>
 #include <cmath>
 #include <cstring>
 #include <limits>
