@@ -173,7 +173,7 @@ class TrainerRank {
   std::vector<weights::PlacedTensor> placed() const;
   std::unique_ptr<weights::NetworkPush> make_network_push() const;
   std::vector<weights::ArenaChunk> arena_messages() const;
-  bool goes_through_staging() const;
+  bool goes_through_staging();
   channels::StagedPush* staged_push();
   void send_buckets(std::optional<weights::SlotPush>& slot, weights::NetworkPush* network, PushFigures& figures);
   void send_from_gpu(std::optional<weights::SlotPush>& slot, weights::NetworkPush* network, PushFigures& figures);
@@ -202,6 +202,7 @@ class TrainerRank {
   std::unique_ptr<gpu::Communicator> push_tp_, push_stages_;
   std::unique_ptr<channels::StagedPush> staged_push_;
   double prepare_s_ = 0.0;
+  std::optional<bool> through_staging_;  // once it is known: the arena's layout does not change
   std::vector<std::byte> network_staging_;
 };
 

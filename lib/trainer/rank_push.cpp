@@ -150,8 +150,10 @@ std::vector<weights::ArenaChunk> TrainerRank::arena_messages() const {
 }
 
 // All ranks of a replica agree, since an arena with whole tensors is the replica's only one.
-bool TrainerRank::goes_through_staging() const {
-  return whole_->needed() || (options_.vllm_engines && on_gpu() && arena_messages().empty());
+bool TrainerRank::goes_through_staging() {
+  if (!through_staging_)
+    through_staging_ = whole_->needed() || (options_.vllm_engines && on_gpu() && arena_messages().empty());
+  return *through_staging_;
 }
 
 // Null where engines read the arena itself. Made by all ranks of a replica at the same time, at their first push.
