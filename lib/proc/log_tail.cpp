@@ -6,6 +6,8 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <string_view>
+#include <utility>
 
 #include "base/files.hpp"
 #include "base/strings.hpp"
@@ -15,6 +17,22 @@ namespace {
 
 constexpr int64_t kTailBytes = 64 * 1024;
 constexpr size_t kLineBytes = 1000;
+constexpr std::string_view kTraceback = "Traceback (most recent call last):";
+
+// Where the exception of the first Python traceback stands: after its frames, which are indented. All lines of a
+// traceback begin like its first one ("(Worker pid=7) ERROR ..."), and others may stand between them. lines.size() when
+// there is none.
+size_t first_exception(const std::vector<std::string>& lines) {
+  size_t at = 0;
+  while (at < lines.size() && lines[at].find(kTraceback) == std::string::npos) ++at;
+  if (at == lines.size()) return at;
+  const std::string prefix = lines[at].substr(0, lines[at].find(kTraceback));
+  for (++at; at < lines.size(); ++at) {
+    if (!lines[at].starts_with(prefix) || lines[at].size() == prefix.size()) continue;
+    if (lines[at][prefix.size()] != ' ') return at;
+  }
+  return at;
+}
 
 }  // namespace
 
@@ -42,7 +60,13 @@ std::vector<std::string> log_tail(const std::string& path, int64_t from_byte, si
   if (!text.empty() && text.back() == '\n') text.pop_back();
   if (text.empty()) return {};
   std::vector<std::string> lines = split(text, '\n');
-  if (lines.size() > count) lines.erase(lines.begin(), lines.end() - static_cast<std::ptrdiff_t>(count));
+  if (lines.size() > count) {
+    const size_t cause = first_exception(lines);
+    std::vector<std::string> shown;
+    if (cause < lines.size() - count) shown = {lines[cause], "..."};
+    shown.insert(shown.end(), lines.end() - static_cast<std::ptrdiff_t>(count), lines.end());
+    lines = std::move(shown);
+  }
   for (std::string& line : lines) {
     if (!line.empty() && line.back() == '\r') line.pop_back();
     if (line.size() > kLineBytes) line = line.substr(0, kLineBytes) + "...";
