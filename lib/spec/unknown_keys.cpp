@@ -60,26 +60,22 @@ const std::map<std::string, std::vector<std::string>>& synonyms() {
       {"save_freq", {"checkpoint.save_interval"}},
       {"save_steps", {"checkpoint.save_interval"}},
       {"save_total_limit", {"checkpoint.keep_last"}},
+      {"offload_train", {"offload.train"}},
+      {"offload_rollout", {"offload.rollout"}},
   };
   return table;
 }
 
-// Flags of slime that this version has no part for.
-const std::map<std::string, std::string>& not_in_this_version() {
-  static const char* const reference = "there is no reference model in this version";
+// Flags of slime that have no key of their own here, and why.
+const std::map<std::string, std::string>& without_a_key() {
   static const char* const budget = "micro-batches are always cut by trainer.max_tokens_per_gpu";
   static const std::map<std::string, std::string> table{
-      {"use_kl_loss", reference},
-      {"kl_loss_type", reference},
-      {"ref_load", reference},
+      {"use_kl_loss", "an algorithm.kl_loss_coef above 0 turns it on"},
       {"micro_batch_size", budget},
       {"use_dynamic_batch_size", budget},
       {"tool_key", "tools are not read from data sets in this version"},
       {"apply_chat_template_kwargs", "chat templates take no arguments in this version"},
       {"num_epoch", "give the length as rollout.num_rollout"},
-      {"offload", "trainer and engines stay in memory in this version"},
-      {"offload_train", "trainer and engines stay in memory in this version"},
-      {"offload_rollout", "trainer and engines stay in memory in this version"},
       {"num_gpus_per_node", "the devices of each node stand in placement.nodes"},
       {"use_tis", "rollouts are on-policy in this version"},
   };
@@ -175,8 +171,8 @@ UnknownKey explain_unknown_key(const Section& section, const std::string& name) 
     return {unknown + " (vime calls it " + join(keys, " or ") + ")",
             synonym->second.size() == 1 ? synonym->second[0] : ""};
   }
-  const auto missing = not_in_this_version().find(name);
-  if (missing != not_in_this_version().end()) return {unknown + ": " + missing->second, ""};
+  const auto missing = without_a_key().find(name);
+  if (missing != without_a_key().end()) return {unknown + ": " + missing->second, ""};
   const std::string nearest = name.size() <= 64 ? nearest_path(section, name) : "";
   if (!nearest.empty()) return {unknown + " (did you mean " + as_seen_from(section, nearest) + "?)", nearest};
   return {unknown + " (known there: " + names_in(section) + ")", ""};

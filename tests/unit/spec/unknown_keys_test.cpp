@@ -46,9 +46,10 @@ TEST_CASE("a key at the wrong depth is sent where it belongs") {
   CHECK(contains(refusal_with({"reward.prompt_data=x"}), "\"prompt_data\" belongs in \"data\" or in \"eval\""));
 }
 
-TEST_CASE("flags of slime without a part in this version say why") {
+TEST_CASE("flags of slime without a key of their own say why, and what there is instead") {
   CHECK(contains(refusal_with({"algorithm.use_kl_loss=true"}),
-                 "unknown key \"use_kl_loss\" in \"algorithm\": there is no reference model in this version"));
+                 "unknown key \"use_kl_loss\" in \"algorithm\": an algorithm.kl_loss_coef above 0 turns it on"));
+  CHECK(contains(refusal_with({"offload_train=true"}), "(vime calls it \"offload.train\")"));
 }
 
 TEST_CASE("an unknown key that is near nothing lists the known ones") {
