@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "base/error.hpp"
+#include "base/strings.hpp"
 #include "fleet/routing.hpp"
 
 namespace vime::fleet {
@@ -126,12 +127,9 @@ void Fleet::call_all(const Calls& calls, const std::function<void()>& meanwhile)
     std::deque<std::pair<size_t, http::Outcome>> queue;
   };
   const auto arrivals = std::make_shared<Arrivals>();
-  std::vector<std::string> names(calls.count);
   const auto send_next = [&] {
     while (const std::optional<size_t> index = calls.next()) {
-      http::Request request = calls.request(*index);
-      names[*index] = request.what;
-      client_.send(std::move(request), [arrivals, at = *index](http::Outcome outcome) {
+      client_.send(calls.request(*index), [arrivals, at = *index](http::Outcome outcome) {
         const std::lock_guard lock(arrivals->mutex);
         arrivals->queue.emplace_back(at, std::move(outcome));
         arrivals->changed.notify_one();
@@ -150,10 +148,7 @@ void Fleet::call_all(const Calls& calls, const std::function<void()>& meanwhile)
     supervisor_.check();
     if (meanwhile) meanwhile();
     for (auto& [index, outcome] : batch) {
-      if (!outcome.answered) supervisor_.explain(Error(ErrorKind::process_failed, outcome.error));
-      if (outcome.reply.status != 200) {
-        supervisor_.explain(Error(ErrorKind::process_failed, names[index] + ": " + http::status_text(outcome.reply)));
-      }
+      if (!outcome.error.empty()) supervisor_.explain(Error(ErrorKind::process_failed, outcome.error));
       calls.take(index, outcome.reply);
       ++arrived;
     }
@@ -237,20 +232,43 @@ void Fleet::check_tokens(const std::vector<GenerateJob>& jobs) const {
   }
 }
 
+// All at once: one that is slow to pause does not keep the others waiting. What failed is told of all that failed.
+void Fleet::tell_all(const std::function<std::future<http::Outcome>(weights::EngineClient&)>& send) {
+  std::vector<std::future<http::Outcome>> replies;
+  for (const auto& engine : engines_) replies.push_back(send(*engine));
+  std::vector<std::string> problems;
+  for (size_t i = 0; i < engines_.size(); ++i) {
+    try {
+      engines_[i]->check(replies[i].get());
+    } catch (const Error& error) {
+      problems.push_back(error.message());
+    }
+  }
+  if (!problems.empty()) explain(Error(ErrorKind::process_failed, join(problems, "\n")));
+}
+
 void Fleet::pause_all() {
-  for (const auto& engine : engines_) engine->pause("abort", true);
+  tell_all([](weights::EngineClient& engine) { return engine.send_pause("abort", true); });
 }
 
 void Fleet::resume_all() {
-  for (const auto& engine : engines_) engine->resume();
+  tell_all([](weights::EngineClient& engine) { return engine.send_resume(); });
 }
 
 void Fleet::sleep_all(int level) {
-  for (const auto& engine : engines_) engine->sleep(level);
+  tell_all([&](weights::EngineClient& engine) { return engine.send_sleep(level); });
 }
 
 void Fleet::wake_all(const std::vector<std::string>& tags) {
-  for (const auto& engine : engines_) engine->wake_up(tags);
+  tell_all([&](weights::EngineClient& engine) { return engine.send_wake_up(tags); });
+}
+
+std::map<std::string, uint64_t> Fleet::checksums(int engine) {
+  try {
+    return this->engine(engine).checksums();
+  } catch (const Error& error) {
+    explain(error);
+  }
 }
 
 std::vector<weights::EngineVersion> Fleet::versions() {

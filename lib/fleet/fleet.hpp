@@ -4,6 +4,8 @@
 
 #include <cstdint>
 #include <functional>
+#include <future>
+#include <map>
 #include <memory>
 #include <optional>
 #include <string>
@@ -72,11 +74,13 @@ class Fleet {
   // Throws `error`, or rather the death of a process that explains it.
   [[noreturn]] void explain(const Error& error) { supervisor_.explain(error); }
 
+  // Each tells all engines at once. Error{process_failed} names those that failed, or is the death that explains it.
   void pause_all();
   void resume_all();
   void sleep_all(int level);
   void wake_all(const std::vector<std::string>& tags);
   std::vector<weights::EngineVersion> versions();
+  std::map<std::string, uint64_t> checksums(int engine);  // see EngineClient; errors as above
 
  private:
   // Requests that are made when they are sent, since only then it is known where they go.
@@ -88,6 +92,7 @@ class Fleet {
   };
   // Until all are answered. `meanwhile` (may be empty) is called every few milliseconds. The first failure is thrown.
   void call_all(const Calls& calls, const std::function<void()>& meanwhile);
+  void tell_all(const std::function<std::future<http::Outcome>(weights::EngineClient&)>& send);
   void check_tokens(const std::vector<GenerateJob>& jobs) const;
 
   http::Client& client_;

@@ -193,12 +193,8 @@ std::future<Outcome> Client::send(Request request) {
 
 Reply Client::call(Request request) {
   VIME_CHECK(std::this_thread::get_id() != state_->thread.get_id(), "Client::call would wait for its own thread");
-  const std::string what = request.what.empty() ? request.method : request.what;
   Outcome outcome = send(std::move(request)).get();
-  if (!outcome.answered) throw Error(ErrorKind::process_failed, outcome.error);
-  if (outcome.reply.status < 200 || outcome.reply.status > 299) {
-    throw Error(ErrorKind::process_failed, what + ": " + status_text(outcome.reply));
-  }
+  if (!outcome.error.empty()) throw Error(ErrorKind::process_failed, outcome.error);
   return std::move(outcome.reply);
 }
 

@@ -38,8 +38,10 @@ struct Outcome {
   bool timed_out = false;
   bool cancelled = false;  // the client was destroyed first; sending again is useless
   Reply reply;
-  std::string
-      error;  // "<what>: no answer from http://127.0.0.1:80/x within 30.0 s", "<what>: connection refused by ..."
+  // "" for a status of 2xx. "<what>: no answer from http://127.0.0.1:80/x within 30.0 s", "<what>: connection refused
+  // by
+  // ...", "<what>: HTTP 500: <error.message of the body, or the body's start>"
+  std::string error;
 };
 
 class Client {
@@ -56,8 +58,7 @@ class Client {
   std::future<Outcome> send(Request request);
 
   // Sends and waits; not to be called from a `done`. Throws Error{process_failed} when there was no answer, and when
-  // the status is not 2xx
-  // ("<what>: HTTP 500: <error.message of the body, or the body's start>").
+  // the status is not 2xx.
   Reply call(Request request);
 
  private:

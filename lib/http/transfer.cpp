@@ -128,6 +128,7 @@ void Transfer::finish(CURLcode result) {
   if (result == CURLE_OK) {
     outcome_.answered = true;
     outcome_.reply.status = static_cast<int>(number(CURLINFO_RESPONSE_CODE));
+    if (outcome_.reply.status / 100 != 2) outcome_.error = request_.what + ": " + status_text(outcome_.reply);
   } else {
     outcome_.timed_out = result == CURLE_OPERATION_TIMEDOUT;
     outcome_.error = request_.what + ": " + why_failed(result);

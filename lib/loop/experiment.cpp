@@ -214,11 +214,11 @@ void Experiment::train(const fs::path& batch, LoopState& next) {
 
 void Experiment::push_weights() {
   turns_.for_push();
-  const PushReport report = push_.run();
-  turns_.for_generation();
+  const PushReport report = push_.run([&] { turns_.for_generation(); });
   push_.check_engines();
   line_["weights/version"] = report.version;
   line_["perf/update_weights_pause_time"] = report.pause_s;
+  line_["perf/update_weights_transfer_time"] = report.transfer_s;
   line_["perf/update_weights_prepare_time"] = report.prepare_s;
   line_["perf/update_weights_extra_bytes"] = report.extra_bytes;
 }

@@ -74,7 +74,7 @@ void WeightPush::load_from(const fs::path& folder, int64_t version) {
   if (!problems.empty()) fleet_.explain(Error(ErrorKind::process_failed, join(problems, "\n")));
 }
 
-PushReport WeightPush::run() {
+PushReport WeightPush::run(const std::function<void()>& before_resume) {
   PushReport report;
   if (initialised_.empty()) heed_earlier_versions();
   report.version = ledger_.take_candidate();
@@ -107,9 +107,11 @@ PushReport WeightPush::run() {
   for (int id = 0; id < fleet_.size(); ++id) fleet_.engine(id).record_version(report.version);
 
   const std::vector<std::string> problems = weights::version_problems(report.version, fleet_.versions());
-  if (!problems.empty()) throw Error(ErrorKind::check_failed, join(problems, "\n"));
+  if (!problems.empty()) fleet_.explain(Error(ErrorKind::check_failed, join(problems, "\n")));
   if (options_.compare_contents) compare(replies);
   ledger_.commit(report.version);
+  report.transfer_s = seconds_since(start);
+  if (before_resume) before_resume();
   fleet_.resume_all();
   report.pause_s = seconds_since(start);
   double slowest = 0.0;
@@ -191,7 +193,7 @@ void WeightPush::compare(const std::vector<Json>& replies) {
   }
   for (int id = 0; id < fleet_.size(); ++id) {
     if (!fleet_.engine(id).protocol().tells_checksums()) continue;
-    hold("engine " + std::to_string(id), fleet_.engine(id).checksums(), true);
+    hold("engine " + std::to_string(id), fleet_.checksums(id), true);
   }
   if (!problems.empty()) {
     throw Error(ErrorKind::check_failed,

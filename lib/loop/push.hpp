@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <set>
 #include <vector>
 
@@ -28,8 +29,9 @@ struct PushOptions {
 
 struct PushReport {
   int64_t version = 0;
-  double pause_s = 0.0;    // first engine paused to last engine resumed
-  double prepare_s = 0.0;  // trainer work outside of the pause
+  double pause_s = 0.0;     // from the first engine's pause until all generate again
+  double transfer_s = 0.0;  // of it, until every engine had proved the version
+  double prepare_s = 0.0;   // trainer work outside of the pause
   uint64_t extra_bytes = 0;
 };
 
@@ -39,7 +41,8 @@ class WeightPush {
 
   // Error{process_failed} when an engine failed during the transfer, Error{check_failed} when one is on another version
   // or holds other bytes than the trainer. Engines stay paused then: what they hold is not known.
-  PushReport run();
+  // `before_resume` makes them able to generate, where more than weights was taken from them.
+  PushReport run(const std::function<void()>& before_resume = {});
   // When the engines generate again: Error{check_failed} when one does not compute with the weights that it was pushed.
   void check_engines();
   int64_t committed() const { return ledger_.committed(); }

@@ -30,16 +30,30 @@ http::Request EngineClient::request(const std::string& method, const std::string
   return text_request(method, path, body.is_null() ? std::string() : body.dump(), timeout);
 }
 
+std::future<http::Outcome> EngineClient::send(const std::string& path, const Json& body,
+                                              std::chrono::milliseconds timeout) {
+  return client_.send(request("POST", path, body, timeout));
+}
+
 http::Reply EngineClient::post(const std::string& path, const Json& body, std::chrono::milliseconds timeout) {
   return client_.call(request("POST", path, body, timeout));
 }
 
 void EngineClient::pause(const std::string& mode, bool clear_cache) {
-  post("/pause?mode=" + mode + "&clear_cache=" + (clear_cache ? "true" : "false"), Json::object(), control_timeout_);
+  check(send_pause(mode, clear_cache).get());
 }
 
 void EngineClient::resume() {
-  post("/resume", Json::object(), control_timeout_);
+  check(send_resume().get());
+}
+
+std::future<http::Outcome> EngineClient::send_pause(const std::string& mode, bool clear_cache) {
+  return send("/pause?mode=" + mode + "&clear_cache=" + (clear_cache ? "true" : "false"), Json::object(),
+              control_timeout_);
+}
+
+std::future<http::Outcome> EngineClient::send_resume() {
+  return send("/resume", Json::object(), control_timeout_);
 }
 
 bool EngineClient::is_paused() {
@@ -47,14 +61,14 @@ bool EngineClient::is_paused() {
   return json_bool(parse_json(reply.body, address_.name() + ": /is_paused"), "is_paused", address_.name());
 }
 
-void EngineClient::sleep(int level) {
-  post("/sleep?level=" + std::to_string(level), Json::object(), control_timeout_);
+std::future<http::Outcome> EngineClient::send_sleep(int level) {
+  return send("/sleep?level=" + std::to_string(level), Json::object(), control_timeout_);
 }
 
-void EngineClient::wake_up(const std::vector<std::string>& tags) {
+std::future<http::Outcome> EngineClient::send_wake_up(const std::vector<std::string>& tags) {
   std::string path = "/wake_up";
   for (size_t i = 0; i < tags.size(); ++i) path += (i == 0 ? "?tags=" : "&tags=") + tags[i];
-  post(path, Json::object(), control_timeout_);
+  return send(path, Json::object(), control_timeout_);
 }
 
 void EngineClient::abort_all() {
@@ -78,15 +92,15 @@ void EngineClient::finish_weight_update(int64_t version) {
 }
 
 std::future<http::Outcome> EngineClient::send_init_weight_transfer(const Json& init_info) {
-  return client_.send(request("POST", "/init_weight_transfer_engine", {{"init_info", init_info}}, timeout_));
+  return send("/init_weight_transfer_engine", {{"init_info", init_info}}, timeout_);
 }
 
 std::future<http::Outcome> EngineClient::send_start_weight_update() {
-  return client_.send(request("POST", "/start_weight_update", protocol_->start_body(), timeout_));
+  return send("/start_weight_update", protocol_->start_body(), timeout_);
 }
 
 std::future<http::Outcome> EngineClient::send_update_weights(const Json& update_info) {
-  return client_.send(request("POST", "/update_weights", {{"update_info", update_info}}, timeout_));
+  return send("/update_weights", {{"update_info", update_info}}, timeout_);
 }
 
 void EngineClient::prepare_reload(bool first) {
@@ -95,8 +109,7 @@ void EngineClient::prepare_reload(bool first) {
 }
 
 std::future<http::Outcome> EngineClient::send_reload_weights(const std::string& folder) {
-  return client_.send(request("POST", "/collective_rpc",
-                              {{"method", "reload_weights"}, {"kwargs", {{"weights_path", folder}}}}, timeout_));
+  return send("/collective_rpc", {{"method", "reload_weights"}, {"kwargs", {{"weights_path", folder}}}}, timeout_);
 }
 
 void EngineClient::publish_version(int64_t version) {
@@ -106,10 +119,7 @@ void EngineClient::publish_version(int64_t version) {
 }
 
 void EngineClient::check(const http::Outcome& outcome) const {
-  if (!outcome.answered) throw Error(ErrorKind::process_failed, outcome.error);
-  if (outcome.reply.status / 100 != 2) {
-    throw Error(ErrorKind::process_failed, address_.name() + ": " + http::status_text(outcome.reply));
-  }
+  if (!outcome.error.empty()) throw Error(ErrorKind::process_failed, outcome.error);
 }
 
 EngineVersion EngineClient::weight_version() {

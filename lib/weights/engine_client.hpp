@@ -36,9 +36,12 @@ class EngineClient {
   void pause(const std::string& mode, bool clear_cache);
   void resume();
   bool is_paused();
-  void sleep(int level);
-  void wake_up(const std::vector<std::string>& tags);
   void abort_all();
+  // Not waited for, so that all engines may be told at the same time: see check().
+  std::future<http::Outcome> send_pause(const std::string& mode, bool clear_cache);
+  std::future<http::Outcome> send_resume();
+  std::future<http::Outcome> send_sleep(int level);
+  std::future<http::Outcome> send_wake_up(const std::vector<std::string>& tags);
 
   void init_weight_transfer(const Json& init_info);
   void start_weight_update();
@@ -71,6 +74,7 @@ class EngineClient {
                              std::chrono::milliseconds timeout) const;
 
  private:
+  std::future<http::Outcome> send(const std::string& path, const Json& body, std::chrono::milliseconds timeout);
   http::Reply post(const std::string& path, const Json& body, std::chrono::milliseconds timeout);
 
   http::Client& client_;

@@ -95,10 +95,13 @@ TEST_CASE("an engine that claims a version it does not compute with is found, st
 TEST_CASE("a push that fails, hangs or kills its server ends the run with the server's name, and is not resumed") {
   struct Planted {
     const char* fault;
-    const char* says;
+    std::string says;
   };
-  for (const Planted& planted : {Planted{"reload:2=500", "HTTP 500"}, Planted{"reload:2=hang", "within 3.0 s"},
-                                 Planted{"reload:2=death", "engine-0"}, Planted{"generate:5=death", "engine-0"}}) {
+  const std::string killed = "engine-0 was killed by signal 9";
+  for (const auto& planted :
+       {Planted{"reload:2=500", "engine 0: /collective_rpc: HTTP 500"}, Planted{"reload:2=hang", "within 3.0 s"},
+        Planted{"reload:2=death", killed}, Planted{"generate:5=death", killed}, Planted{"pause:2=death", killed},
+        Planted{"resume:2=death", killed}, Planted{"pause:2=500", "engine 0: /pause: HTTP 500"}}) {
     CAPTURE(planted.fault);
     const TempDir dir;
     const Outcome outcome =
@@ -198,5 +201,8 @@ TEST_CASE("external servers are asked first, told everything that does not fit, 
   CHECK(contains(outcome.err, "may have 16 tokens, the run needs 64"));
   CHECK(contains(outcome.err, "has 1 workers, the spec says 2"));
   CHECK_FALSE(fs::exists(dir.path() / "longer" / "logs" / "latest" / "trainer-0.log"));  // nothing was started
+  outcome = external(dir.path() / "other", {"model.preset=small"});
+  CHECK(outcome.status == 2);
+  CHECK(contains(outcome.err, "its model " + model + " is another: \""));
   CHECK(healthy());
 }

@@ -5,6 +5,7 @@
 #include <doctest/doctest.h>
 
 #include <memory>
+#include <thread>
 
 #include "base/error.hpp"
 #include "base/random.hpp"
@@ -130,6 +131,25 @@ TEST_CASE("a push pauses, commits 1, 2, 3 and resumes every engine") {
     for (const auto& engine : scene.engines) CHECK_FALSE(engine->paused);
   }
   CHECK(scene.engines[2]->resumes == 3);
+}
+
+TEST_CASE("engines are made able to generate while they are still paused, and the pause lasts until they are") {
+  Scene scene(2);
+  WeightPush push(*scene.fleet, *scene.trainers, weights::VersionLedger(), {.compare_contents = true});
+  int calls = 0;
+  const PushReport report = push.run([&] {
+    ++calls;
+    CHECK(push.committed() == 1);
+    for (const auto& engine : scene.engines) CHECK(engine->paused);
+    std::this_thread::sleep_for(milliseconds(20));
+  });
+  CHECK(calls == 1);
+  CHECK(report.pause_s >= report.transfer_s + 0.02);
+  for (const auto& engine : scene.engines) CHECK_FALSE(engine->paused);
+  scene.engines_take_version = false;
+  for (const auto& engine : scene.engines) engine->version = "1";
+  CHECK_THROWS_AS(push.run([&] { ++calls; }), Error);
+  CHECK(calls == 1);
 }
 
 TEST_CASE("planted.an engine on another version ends the run with status 3, whichever it is, with or without ci_test") {
