@@ -22,14 +22,17 @@ int plan_command(const PlanOptions& options) {
   const spec::ExperimentSpec spec = spec::load(options.spec.config, options.spec.overrides, find_gpus);
   const loop::Prepared prepared = loop::prepare(spec, "");
   const spec::ModelPlan model = spec::model_plan(spec, prepared.config);
-  std::string text = options.json ? spec::plan_json(spec, prepared.plan, model, false).dump(2) + "\n"
-                                  : spec::plan_table(spec, prepared.plan, model);
-  if (!options.json && spec.engine.backend == "vllm") {
+  Json json = spec::plan_json(spec, prepared.plan, model, false);
+  std::string text = spec::plan_table(spec, prepared.plan, model);
+  if (spec.engine.backend == "vllm") {
     const std::vector<uint16_t> ports(prepared.plan.engines.size(), 0);  // the kernel chooses them at start
     for (const fleet::VllmLaunch& launch : loop::vllm_launches(prepared, "<run>/model", "<run>/logs", ports)) {
-      text += "\nengine " + std::to_string(launch.id) + ": " + fleet::command_text(fleet::vllm_command(launch)) + "\n";
+      const proc::Command command = fleet::vllm_command(launch);
+      json["engines"][static_cast<size_t>(launch.id)]["command"] = fleet::command_json(command);
+      text += "\nengine " + std::to_string(launch.id) + ": " + fleet::command_text(command) + "\n";
     }
   }
+  if (options.json) text = json.dump(2) + "\n";
   std::fwrite(text.data(), 1, text.size(), stdout);
   return 0;
 }

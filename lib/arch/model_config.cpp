@@ -147,4 +147,20 @@ std::vector<std::string> preset_names() {
   return names;
 }
 
+std::string first_difference(const ModelConfig& wanted, const ModelConfig& found) {
+  Json wants = config_json(wanted, "float32");
+  Json has = config_json(found, "float32");
+  for (const char* aside : {"eos_token_id", "bos_token_id", "pad_token_id", "initializer_range"}) {
+    wants.erase(aside);
+    has.erase(aside);
+  }
+  for (const Json* const names : {&wants, &has}) {
+    for (const auto& [name, unused] : names->items()) {
+      const Json want = wants.value(name, Json()), have = has.value(name, Json());
+      if (have != want) return "\"" + name + "\" is " + have.dump() + ", not " + want.dump();
+    }
+  }
+  return "";
+}
+
 }  // namespace vime::arch

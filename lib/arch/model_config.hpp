@@ -58,6 +58,10 @@ ModelConfig parse_config(const std::string& text, const std::string& where);
 ModelConfig read_config(
     const fs::path& model_dir);  // <dir>/config.json, and eos ids of generation_config.json where it has them
 
+// The first setting in which `found` computes otherwise than `wanted`: "\"hidden_size\" is 64, not 128"; "" when none
+// does. Token ids and how weights begin are no part of it.
+std::string first_difference(const ModelConfig& wanted, const ModelConfig& found);
+
 // config.json as transformers reads it.
 Json config_json(const ModelConfig& config, const std::string& dtype);
 

@@ -2,7 +2,6 @@
 
 #include <algorithm>
 
-#include "base/json.hpp"
 #include "base/strings.hpp"
 #include "fleet/launch.hpp"
 
@@ -17,6 +16,17 @@ std::string shell_word(const std::string& word) {
   std::string quoted = "'";
   for (const char c : word) quoted += c == '\'' ? std::string("'\\''") : std::string(1, c);
   return quoted + "'";
+}
+
+constexpr int64_t kDefaultBatchTokens = 2048;
+constexpr int64_t kLargeBatchTokens = 8192;
+
+bool names_flag(const std::vector<std::string>& args, const std::string& flag) {
+  return std::any_of(args.begin(), args.end(), [&](const std::string& argument) {
+    std::string name = argument.substr(0, argument.find('='));
+    std::replace(name.begin(), name.end(), '_', '-');  // vLLM takes both
+    return name == flag;
+  });
 }
 
 void set_environment(const VllmLaunch& launch, std::map<std::string, std::string>& env) {
@@ -49,6 +59,9 @@ proc::Command vllm_command(const VllmLaunch& launch) {
   add({"--served-model-name", launch.served_model, "--dtype", launch.dtype});
   add({"--load-format", launch.load_weights ? "auto" : "dummy"});
   add({"--max-model-len", std::to_string(launch.max_model_len), "--max-num-seqs", std::to_string(launch.max_num_seqs)});
+  // A step must have room for one token of each; a server's default is 2048 tokens, 8192 on large GPUs.
+  if (launch.max_num_seqs > kDefaultBatchTokens && !names_flag(launch.args, "--max-num-batched-tokens"))
+    add({"--max-num-batched-tokens", std::to_string(std::max(launch.max_num_seqs, kLargeBatchTokens))});
   add({"--tensor-parallel-size", std::to_string(launch.tensor_parallel_size)});
   add({"--logprobs-mode", launch.logprobs_mode, "--generation-config", "vllm", "--seed", std::to_string(launch.seed)});
   if (!launch.device_uuids.empty()) {
@@ -70,6 +83,12 @@ std::string command_text(const proc::Command& command) {
     words.push_back(name + "=" + (names_secret(name) ? "***" : shell_word(value)));
   for (const std::string& word : command.argv) words.push_back(shell_word(word));
   return join(words, " ");
+}
+
+Json command_json(const proc::Command& command) {
+  Json env = Json::object();
+  for (const auto& [name, value] : command.env) env[name] = names_secret(name) ? "***" : value;
+  return {{"env", env}, {"argv", command.argv}};
 }
 
 }  // namespace vime::fleet

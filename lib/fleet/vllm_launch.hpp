@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "base/json.hpp"
 #include "proc/agent.hpp"
 
 namespace vime::fleet {
@@ -38,5 +39,7 @@ proc::Command vllm_command(const VllmLaunch& launch);
 
 // The command as a shell would take it, with what is secret left out.
 std::string command_text(const proc::Command& command);
+// The same as {"env": {NAME: value}, "argv": [..]}.
+Json command_json(const proc::Command& command);
 
 }  // namespace vime::fleet

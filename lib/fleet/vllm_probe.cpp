@@ -35,20 +35,28 @@ class Asking {
   std::chrono::milliseconds timeout_;
 };
 
+// "" where it is absent, null or no text.
+std::string text_member(const Json& object, const char* key) {
+  const auto found = object.find(key);
+  return found != object.end() && found->is_string() ? found->get<std::string>() : "";
+}
+
 void take_server_info(const Json& info, ServerFacts& facts) {
   const Json config = info.value("vllm_config", Json::object());
   if (!config.is_object()) return;
   const Json model = config.value("model_config", Json::object());
   if (model.is_object()) {
-    const std::string dtype =
-        model.contains("dtype") && model["dtype"].is_string() ? model["dtype"].get<std::string>() : "";
+    const std::string dtype = text_member(model, "dtype");
     facts.dtype = dtype.starts_with(kTorchPrefix) ? dtype.substr(std::string(kTorchPrefix).size()) : dtype;
-    if (model.contains("logprobs_mode") && model["logprobs_mode"].is_string())
-      facts.logprobs_mode = model["logprobs_mode"].get<std::string>();
+    facts.logprobs_mode = text_member(model, "logprobs_mode");
+    facts.quantization = text_member(model, "quantization");
+    facts.model_dir = text_member(model, "model");
     facts.sleep_mode = model.contains("enable_sleep_mode") && model["enable_sleep_mode"] == true;
   }
   const Json transfer = config.value("weight_transfer_config", Json());
-  if (transfer.is_object()) facts.transfer_backend = transfer.value("backend", "");
+  if (transfer.is_object()) facts.transfer_backend = text_member(transfer, "backend");
+  const Json device = config.value("device_config", Json());
+  if (device.is_object()) facts.device = text_member(device, "device");
   const Json env = info.value("vllm_env", Json::object());
   if (env.is_object() && env.contains("VLLM_ALLOW_INSECURE_SERIALIZATION")) {
     const Json& value = env["VLLM_ALLOW_INSECURE_SERIALIZATION"];
@@ -112,6 +120,10 @@ std::vector<std::string> server_problems(const ServerFacts& facts, const ServerN
   if (!facts.dtype.empty() && facts.dtype != needs.dtype) {
     problems.push_back("it computes in " + facts.dtype + ", the trainer sends " + needs.dtype + " (--dtype " +
                        needs.dtype + ", or trainer.dtype)");
+  }
+  if (!facts.quantization.empty()) {
+    problems.push_back("its weights are quantized (" + facts.quantization +
+                       "), which pushes cannot be; start it without --quantization, on a model that is not quantized");
   }
   if (!facts.logprobs_mode.empty() && facts.logprobs_mode != needs.logprobs_mode) {
     problems.push_back("its log-probs are " + facts.logprobs_mode + ", the spec says " + needs.logprobs_mode +

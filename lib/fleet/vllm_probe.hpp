@@ -24,6 +24,9 @@ struct ServerFacts {
   std::string logprobs_mode;     // "" where the server does not say
   bool sleep_mode = false;
   bool insecure_serialization = false;  // pickles are read
+  std::string device = {};              // "cpu", "cuda"; "" where the server does not say
+  std::string quantization = {};        // "" = none
+  std::string model_dir = {};           // that it was started with: a folder, or a name
 };
 
 // Error{process_failed} names the server, the route and what came instead.

@@ -33,7 +33,7 @@ Json server_report(const std::string& url, const ServerFacts& facts) {
   Json report = {{"server", url}, {"version", facts.version}, {"model", facts.served_model}};
   Json missing = Json::array();
   try {
-    add_dialect(facts.version, false, report);
+    add_dialect(facts.version, facts.device == "cpu", report);
   } catch (const Error& error) {
     missing.push_back(error.what());
   }
@@ -44,6 +44,7 @@ Json server_report(const std::string& url, const ServerFacts& facts) {
         "the routes that pushes and pauses need: start it with VLLM_SERVER_DEV_MODE=1 in its environment");
   } else {
     report["settings"]["workers"] = std::to_string(facts.world_size);
+    report["settings"]["device"] = facts.device.empty() ? "not told" : facts.device;
     report["settings"]["dtype"] = facts.dtype.empty() ? "not told" : facts.dtype;
     report["settings"]["weight transfer"] =
         facts.transfer_backend.empty() ? "none: folders only" : facts.transfer_backend;

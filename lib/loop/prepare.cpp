@@ -1,6 +1,7 @@
 #include "loop/prepare.hpp"
 
 #include <algorithm>
+#include <array>
 #include <utility>
 
 #include "base/error.hpp"
@@ -189,19 +190,26 @@ void settle_lengths(Prepared& prepared, int64_t needed) {
 
 // The reference model runs as the policy's definition with other weights.
 void require_same_computation(const arch::ModelConfig& policy, const std::string& reference_dir) {
-  Json expected = arch::config_json(policy, "float32");
-  Json found = arch::config_json(arch::read_config(reference_dir), "float32");
-  for (const char* aside : {"eos_token_id", "bos_token_id", "pad_token_id", "initializer_range"}) {
-    expected.erase(aside);
-    found.erase(aside);
-  }
-  for (const auto& [name, value] : expected.items()) {
-    if (found.value(name, Json()) == value) continue;
-    throw Error(ErrorKind::refused,
-                "model.ref_load: " + reference_dir + "/config.json: \"" + name + "\" is " +
-                    found.value(name, Json()).dump() + ", but the policy's is " + value.dump(),
-                "the reference must be a model of the policy's shape and settings");
-  }
+  const std::string difference = arch::first_difference(policy, arch::read_config(reference_dir));
+  if (difference.empty()) return;
+  throw Error(ErrorKind::refused,
+              "model.ref_load: " + reference_dir + "/config.json: " + difference + " as the policy's",
+              "the reference must be a model of the policy's shape and settings");
+}
+
+// vLLM's attention on CPUs has kernels for these heads alone, in all releases that vime drives.
+void require_heads_for_cpu_attention(const Prepared& prepared) {
+  constexpr std::array<int64_t, 11> kWidths = {32, 64, 80, 96, 112, 128, 160, 192, 224, 256, 512};
+  const spec::ExperimentSpec& spec = prepared.spec;
+  if (spec.engine.backend != "vllm" || spec.placement.device != "cpu" || !prepared.parts.engines) return;
+  const int64_t width = prepared.config.head_dim;
+  if (std::find(kWidths.begin(), kWidths.end(), width) != kWidths.end()) return;
+  std::vector<std::string> widths;
+  for (const int64_t one : kWidths) widths.push_back(std::to_string(one));
+  throw Error(ErrorKind::refused,
+              "engine.backend is vllm and placement.device cpu, but the model's attention heads are " +
+                  std::to_string(width) + " wide; vLLM's attention on CPUs takes " + join(widths, ", "),
+              "of the small presets \"tiny-vllm\" has such heads");
 }
 
 // Plan, tokenizer and model; what both kinds of run have in common.
@@ -221,6 +229,7 @@ Prepared prepare_model(const spec::ExperimentSpec& spec, const std::string& run_
   if (spec.model.ref_load) require_same_computation(prepared.config, *spec.model.ref_load);
   prepared.chat_template = chat_template_of(spec);
   reward::check_options(reward_options(spec, ""));
+  require_heads_for_cpu_attention(prepared);
   return prepared;
 }
 

@@ -46,6 +46,19 @@ std::string api_key(const spec::ExperimentSpec& spec) {
   return value == nullptr ? "" : value;
 }
 
+// Where the server's own model can be read from here, it must compute what the trainer does. "" when it does, or when
+// nobody can tell before the first push.
+std::string model_problem(const arch::ModelConfig& wanted, const std::string& model_dir) {
+  std::error_code ignored;
+  if (model_dir.empty() || !fs::exists(fs::path(model_dir) / "config.json", ignored)) return "";
+  try {
+    const std::string difference = arch::first_difference(wanted, arch::read_config(model_dir));
+    return difference.empty() ? "" : "its model " + model_dir + " is another: " + difference + " as the run's";
+  } catch (const Error& error) {
+    return error.message();
+  }
+}
+
 bool gathers(const spec::ExperimentSpec& spec) {
   return spec.trainer.tensor_model_parallel_size > 1 || spec.trainer.pipeline_model_parallel_size > 1;
 }
@@ -186,7 +199,9 @@ void meet_servers(const Prepared& prepared, http::Client& client, std::vector<we
       continue;
     }
     const std::string who = address.name() + " (vLLM " + facts.version + " at " + address.url + "): ";
-    const std::vector<std::string> own = fleet::server_problems(facts, needs);
+    std::vector<std::string> own = fleet::server_problems(facts, needs);
+    if (const std::string problem = model_problem(prepared.config, facts.model_dir); !problem.empty())
+      own.push_back(problem);
     for (const std::string& problem : own) problems.push_back(who + problem);
     if (!own.empty()) continue;
     address.protocol = weights::kVllmPrefix + facts.version;

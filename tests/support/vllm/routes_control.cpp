@@ -17,6 +17,21 @@ PauseMode mode_of(const http::ServerRequest& request, bool knows_deprecated) {
                       mode + "'}]");
 }
 
+// What of vLLM's configuration its clients look at.
+Json config_of(const Server& server) {
+  const ServeArguments& arguments = server.arguments;
+  const Json transfer =
+      arguments.transfer_backend.empty() ? Json(nullptr) : Json({{"backend", arguments.transfer_backend}});
+  return {{"model_config",
+           {{"model", arguments.model},
+            {"dtype", "torch." + (arguments.dtype == "auto" ? "float32" : arguments.dtype)},
+            {"quantization", nullptr},
+            {"logprobs_mode", arguments.logprobs_mode},
+            {"enable_sleep_mode", arguments.sleep_mode}}},
+          {"device_config", {{"device", server.environment.uuids.empty() ? "cpu" : "cuda"}}},
+          {"weight_transfer_config", transfer}};
+}
+
 http::Response pause(Server& server, const http::ServerRequest& request) {
   check_query(request, {"mode", "clear_cache", "wait_for_inflight_requests"});
   check_no_body(request);
@@ -101,10 +116,14 @@ void Routes::add_control(Server& server) {
   });
   for (const char* path : {"/reset_mm_cache", "/reset_encoder_cache"})
     add("POST", path, [](const Call&) { return empty_response(); });
-  add("GET", "/server_info", [&server](const Call&) {
-    return json_response({{"vllm_config", "model='" + server.arguments.model + "'"},
-                          {"vllm_env", Json::object()},
-                          {"system_env", Json::object()}});
+  add("GET", "/server_info", [&server](const Call& call) {
+    check_query(call.request, {"config_format"});
+    const auto format = call.request.query.find("config_format");
+    const bool json = format != call.request.query.end() && format->second == "json";
+    return json_response(
+        {{"vllm_config", json ? config_of(server) : Json("model='" + server.arguments.model + "'")},
+         {"vllm_env", {{"VLLM_ALLOW_INSECURE_SERIALIZATION", server.environment.insecure_serialization}}},
+         {"system_env", Json::object()}});
   });
   add("POST", "/collective_rpc", [&server](const Call& call) { return collective_rpc(server, call); });
 }

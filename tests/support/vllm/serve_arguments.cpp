@@ -69,6 +69,7 @@ class Options {
     text("--scheduling-policy", into.scheduling_policy, {"fcfs", "priority"});
     number("--max-model-len", into.max_model_len);
     number("--max-num-seqs", into.max_num_seqs);
+    number("--max-num-batched-tokens", into.max_num_batched_tokens);
     number("--tensor-parallel-size", into.tensor_parallel);
     number("--pipeline-parallel-size", into.pipeline_parallel);
     number("--max-logprobs", into.max_logprobs);
@@ -126,9 +127,9 @@ class Options {
     }
     flag("--enable-prefix-caching", into_.prefix_caching);
     flag("--no-enable-prefix-caching", into_.prefix_caching, false);
-    for (const char* name : {"--gpu-memory-utilization", "--kv-cache-memory-bytes", "--uvicorn-log-level",
-                             "--attention-backend", "--max-num-batched-tokens", "--api-server-count",
-                             "--distributed-executor-backend", "--swap-space", "--compilation-config"}) {
+    for (const char* name :
+         {"--gpu-memory-utilization", "--kv-cache-memory-bytes", "--uvicorn-log-level", "--attention-backend",
+          "--api-server-count", "--distributed-executor-backend", "--swap-space", "--compilation-config"}) {
       one(name, [](const std::string&) {});
     }
     one("--data-parallel-size", [](const std::string& value) {
@@ -194,6 +195,12 @@ ServeArguments parse_serve_arguments(const std::vector<std::string>& arguments, 
     option->set(values);
   }
   if (!unknown.empty()) throw UsageError(kUsage + ("unrecognized arguments: " + join(unknown, " ")));
+  if (into.max_num_batched_tokens < into.max_num_seqs) {
+    throw Error(ErrorKind::refused, "1 validation error for SchedulerConfig: max_num_batched_tokens (" +
+                                        std::to_string(into.max_num_batched_tokens) +
+                                        ") must be greater than or equal to max_num_seqs (" +
+                                        std::to_string(into.max_num_seqs) + ").");
+  }
   if (into.served_names.empty()) into.served_names = {into.model};
   return into;
 }

@@ -26,6 +26,7 @@ struct ServeArguments {
   std::string scheduling_policy = "fcfs";
   int64_t max_model_len = 0;  // 0: the model's own
   int64_t max_num_seqs = 256;
+  int64_t max_num_batched_tokens = 2048;  // a step's; at least one for each sequence
   int64_t tensor_parallel = 1;
   int64_t pipeline_parallel = 1;
   int64_t max_logprobs = 20;
@@ -45,8 +46,8 @@ class UsageError : public std::runtime_error {
   using std::runtime_error::runtime_error;
 };
 
-// arguments: those after the program's name. Error{refused} for a --weight-transfer-config that vLLM finds wrong only
-// when it builds its configuration (status 1).
+// arguments: those after the program's name. Error{refused} for what vLLM finds wrong only when it builds its
+// configuration (status 1).
 ServeArguments parse_serve_arguments(const std::vector<std::string>& arguments, const Flavour& flavour);
 
 }  // namespace vime::stand_in

@@ -182,6 +182,23 @@ TEST_CASE("a written config reads back to the same") {
   CHECK(parse_config(config_json(preset("tiny", 20), "float32").dump(), "tiny") == preset("tiny", 20));
 }
 
+TEST_CASE("configs that compute otherwise are told apart by the first setting, and token ids do not count") {
+  const ModelConfig wanted = read_config(kModels / "qwen3");
+  ModelConfig found = wanted;
+  found.eos_token_ids = {2, 9};
+  found.pad_token_id = 0;
+  found.initializer_range = 1.0;
+  found.dtype = "bfloat16";
+  CHECK(first_difference(wanted, found).empty());
+  found.vocab_size += 1;
+  CHECK(first_difference(wanted, found) ==
+        "\"vocab_size\" is " + std::to_string(wanted.vocab_size + 1) + ", not " + std::to_string(wanted.vocab_size));
+  found = wanted;
+  found.rope_scaling = RopeScaling{"linear", 2.0};  // of which the other's config.json says nothing
+  CHECK(first_difference(wanted, found).find("rope") != std::string::npos);
+  CHECK(first_difference(found, wanted).find("rope") != std::string::npos);
+}
+
 TEST_CASE("an unknown preset is refused with the list of known ones") {
   CHECK(preset_names() ==
         std::vector<std::string>{"tiny", "tiny-parallel", "tiny-vllm", "small", "qwen3-0.6b", "qwen3-4b", "qwen3-8b"});

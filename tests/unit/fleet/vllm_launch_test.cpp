@@ -75,6 +75,19 @@ TEST_CASE("a server without GPUs loads folders: no transfer, no devices, no pick
   CHECK_FALSE(command.env.contains("VLLM_ALLOW_INSECURE_SERIALIZATION"));
 }
 
+TEST_CASE("a step has room for a token of every sequence, unless the user says how much it has") {
+  VllmLaunch launch = some_launch();
+  const auto batch = [&] { return value_of(vllm_command(launch), "--max-num-batched-tokens"); };
+  launch.max_num_seqs = 2048;  // what a server takes by itself
+  CHECK(batch().empty());
+  launch.max_num_seqs = 2049;
+  CHECK(batch() == "8192");
+  launch.max_num_seqs = 10000;
+  CHECK(batch() == "10000");
+  launch.args = {"--max_num_batched_tokens=12000"};
+  CHECK(batch().empty());
+}
+
 TEST_CASE("the user's arguments and environment come last, and win") {
   VllmLaunch launch = some_launch();
   launch.command = {"/opt/python", "-m", "vllm.entrypoints.cli.main", "serve"};
@@ -95,6 +108,10 @@ TEST_CASE("the shown command can be given to a shell, and shows no secret") {
   const std::string text = command_text(vllm_command(launch));
   CHECK(text.find("hush") == std::string::npos);
   CHECK(text.find("VLLM_API_KEY=***") != std::string::npos);
+  const Json json = command_json(vllm_command(launch));
+  CHECK(json["env"]["VLLM_API_KEY"] == "***");
+  CHECK(json["env"]["NOTE"] == "it's here");
+  CHECK(json["argv"][1] == "serve");
   CHECK(text.find(R"(NOTE='it'\''s here')") != std::string::npos);
   CHECK(text.find(R"(--weight-transfer-config '{"backend":"ipc"}')") != std::string::npos);
   CHECK_FALSE(has(vllm_command(launch), "hush"));

@@ -16,7 +16,9 @@ struct SomeServer {
   http::Server server{{}};
   http::Client client;
   Json info = Json::parse(R"({"vllm_config": {"model_config": {"dtype": "torch.bfloat16", "enable_sleep_mode": true,
-                                                                  "logprobs_mode": "processed_logprobs"},
+                                                                  "logprobs_mode": "processed_logprobs",
+                                                                  "quantization": null, "model": "/models/a"},
+                                              "device_config": {"device": "cuda"},
                                               "weight_transfer_config": {"backend": "nccl"}},
                               "vllm_env": {"VLLM_ALLOW_INSECURE_SERIALIZATION": true}})");
 
@@ -62,6 +64,9 @@ TEST_CASE("a server's own words are taken, and a server that fits has no problem
   CHECK(facts.transfer_backend == "nccl");
   CHECK(facts.sleep_mode);
   CHECK(facts.insecure_serialization);
+  CHECK(facts.device == "cuda");
+  CHECK(facts.quantization.empty());
+  CHECK(facts.model_dir == "/models/a");
   CHECK(server_problems(facts, fitting()).empty());
   CHECK(server_warning(facts).empty());
 }
@@ -69,20 +74,23 @@ TEST_CASE("a server's own words are taken, and a server that fits has no problem
 TEST_CASE("everything that does not fit is said at once") {
   SomeServer some(true);
   some.info["vllm_config"]["weight_transfer_config"] = nullptr;
-  some.info["vllm_config"]["model_config"] = {
-      {"dtype", "torch.float32"}, {"enable_sleep_mode", false}, {"logprobs_mode", "raw_logprobs"}};
+  some.info["vllm_config"]["model_config"] = {{"dtype", "torch.float32"},
+                                              {"enable_sleep_mode", false},
+                                              {"logprobs_mode", "raw_logprobs"},
+                                              {"quantization", "fp8"}};
   ServerNeeds needs = fitting();
   needs.world_size = 4;
   needs.max_model_len = 8192;
   const std::vector<std::string> problems = server_problems(some.ask(), needs);
-  REQUIRE(problems.size() == 6);
+  REQUIRE(problems.size() == 7);
   CHECK(contains(problems[0], "4096 tokens, the run needs 8192"));
   CHECK(contains(problems[1], "has 2 workers, the spec says 4"));
   CHECK(contains(problems[2], "computes in float32, the trainer sends bfloat16"));
-  CHECK(contains(problems[3], "log-probs are raw_logprobs, the spec says processed_logprobs"));
-  CHECK(contains(problems[4],
+  CHECK(contains(problems[3], "weights are quantized (fp8)"));
+  CHECK(contains(problems[4], "log-probs are raw_logprobs, the spec says processed_logprobs"));
+  CHECK(contains(problems[5],
                  R"(configured for none, the run needs nccl (--weight-transfer-config '{"backend":"nccl"}'))"));
-  CHECK(contains(problems[5], "--enable-sleep-mode"));
+  CHECK(contains(problems[6], "--enable-sleep-mode"));
 }
 
 TEST_CASE("handles that are pickles need a server that reads them; packed ones a release that knows them") {

@@ -57,6 +57,8 @@ TEST_CASE("what argparse refuses is refused in its words") {
   CHECK(has(refusal({"--dtype", "int3"}), "argument --dtype: invalid choice: 'int3'"));
   CHECK(has(refusal({"--weight-transfer-config", "{"}), "--weight-transfer-config"));
   CHECK_THROWS_AS(parse({"--weight-transfer-config", R"({"backend":"gloo"})"}), Error);
+  CHECK_THROWS_AS(parse({"--max-num-seqs", "2049"}), Error);
+  CHECK(parse({"--max-num-seqs", "2049", "--max-num-batched-tokens", "2049"}).max_num_seqs == 2049);
   CHECK_THROWS_AS(parse({"--weight-transfer-config", R"({"backend":"sparse_nccl"})"}, "G2b"), Error);
 }
 
