@@ -2,6 +2,7 @@
 """One table of what scripts/gpu-test.sh measured, from the files that its steps left: gpu_table.py DIR."""
 import json
 import pathlib
+import statistics
 import subprocess
 import sys
 
@@ -89,12 +90,49 @@ def runs(out):
             wanted, score["last"] >= 0.9 and summary["wall_time_s"] < 180)
 
 
+def vllm_runs(out):
+    for path in sorted(out.glob("vllm-run-*/summary.json")):
+        summary = json.loads(path.read_text())
+        score = next(iter((summary.get("eval") or {}).values()), {})
+        what, wanted = f"vllm-gpu, real servers, {path.parent.name[9:]}", "ends above 20 %"
+        if score.get("last") is None:
+            row(what, summary["status"], wanted, False)
+            continue
+        row(what, f"{100 * score['first']:.1f} % -> {100 * score['last']:.1f} % in {summary['wall_time_s']:.0f} s, "
+            f"{summary['status']}", wanted, score["last"] > 0.2 and summary["status"] == "ok")
+
+
+def vllm_pushes(out):
+    for transport in ("ipc", "nccl"):
+        try:
+            lines = [json.loads(line) for line in (out / f"vllm-push-{transport}" / "metrics.jsonl").open()]
+        except OSError:
+            lines = []
+        key = "perf/update_weights_{}_time"
+        times = [(one[key.format("prepare")], one[key.format("pause")]) for one in lines if key.format("pause") in one]
+        theirs = last_json(out / f"vllm-sender-{transport}.log") or {}
+        total = 0
+        if times[1:]:
+            prepare, pause = (1000 * statistics.median(part) for part in zip(*times[1:]))
+            total = statistics.median(1000 * sum(one) for one in times[1:])
+            row(f"push to vLLM, {transport}, Qwen3-0.6B", f"prepare {prepare:.1f} ms, pause {pause:.1f} ms, both {total:.1f} ms, "
+                f"the first pause {1000 * times[0][1]:.1f} ms")
+        for one in theirs.get("variants", []):
+            pause = 1000 * one["pause_s"]["median"]
+            what = f"vLLM {theirs['vllm']}'s own sender, {transport}, {'packed' if one['packed'] else 'unpacked'}"
+            found = f"pause {pause:.1f} ms, of it update {1000 * one['update_s']['median']:.1f} ms"
+            if total:
+                row("  " + what, f"{found}: {pause / total:.2f} x vime's", "1 x", pause >= total)
+            else:
+                row(what, found)
+
+
 def main():
     out = pathlib.Path(sys.argv[1])
     cards = subprocess.run(["nvidia-smi", "-L"], capture_output=True, text=True).stdout.splitlines()
     print(f"{len(cards)} x {cards[0].split(':')[1].split('(')[0].strip() if cards else 'no GPU'}\n")
     print("| what | found | wanted | |\n|---|---|---|---|")
-    for part in (weight_sync, train, generate, sweeps, runs):
+    for part in (weight_sync, train, generate, sweeps, runs, vllm_runs, vllm_pushes):
         part(out)
     print("\n| step | result | seconds |\n|---|---|---|")
     for line in (out / "steps.txt").read_text().splitlines():

@@ -1,10 +1,11 @@
 #!/usr/bin/env bash
 # Builds for this machine's GPUs, runs every test, check and benchmark that needs them, and prints one table.
-#   scripts/gpu-test.sh [--gpus N] [--out DIR] [--only STEP,...] [--build DIR]
+#   scripts/gpu-test.sh [--gpus N] [--out DIR] [--only STEP,...] [--build DIR] [--vllm PATH]
 # --gpus N   uses the first N GPUs (default: all)
 # --out DIR  logs and JSON of every step (default gpu-results)
-# --only     some of: tests sweep quickstart weight-sync train generate kernels
+# --only     some of: tests sweep quickstart weight-sync train generate kernels vllm-ipc vllm-nccl
 # --build    a build folder that is there already, instead of building build/cuda
+# --vllm     an environment with vLLM, or its bin/vllm: the steps vllm-ipc and vllm-nccl run against its servers and time its own sender
 # The exit status is 1 when a step failed. NVLink multicast stays off: it is not needed, and some hosts forbid it.
 set -uo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
@@ -12,17 +13,29 @@ export NCCL_NVLS_ENABLE=0
 
 gpus=$(nvidia-smi -L 2>/dev/null | grep -c '^GPU')
 out=gpu-results
-steps=tests,sweep,quickstart,weight-sync,train,generate,kernels
+steps=
 build_dir=
+vllm=
 while [ $# -gt 0 ]; do
   case $1 in
     --gpus) gpus=$2; shift 2 ;;
     --out) out=$2; shift 2 ;;
     --only) steps=$2; shift 2 ;;
     --build) build_dir=$2; shift 2 ;;
-    *) sed -n '2,9p' "$0" >&2; exit 2 ;;
+    --vllm) vllm=$2; shift 2 ;;
+    *) sed -n '2,10p' "$0" >&2; exit 2 ;;
   esac
 done
+steps=${steps:-tests,sweep,quickstart,weight-sync,train,generate,kernels${vllm:+,vllm-ipc,vllm-nccl}}
+wanted() { case ",$steps," in *",$1,"*) return 0 ;; *) return 1 ;; esac; }
+if wanted vllm-ipc || wanted vllm-nccl; then
+  if [ -d "$vllm" ]; then vllm=$vllm/bin/vllm; fi
+  vllm=$(realpath -s "${vllm:-none}")
+  vllm_python=$(dirname "$vllm")/python
+  for program in "$vllm" "$vllm_python"; do
+    if [ ! -x "$program" ]; then echo "gpu-test: the steps of vLLM need --vllm; there is no program $program" >&2; exit 2; fi
+  done
+fi
 if [ "${gpus:-0}" -lt 1 ]; then echo "gpu-test: nvidia-smi lists no GPU" >&2; exit 2; fi
 visible=${CUDA_VISIBLE_DEVICES:-$(seq -s, 0 $((gpus - 1)))}
 CUDA_VISIBLE_DEVICES=$(cut -d, -f1-"$gpus" <<<"$visible")
@@ -33,7 +46,6 @@ out=$(cd "$out" && pwd)
 : >"$out/steps.txt"
 
 say() { printf '== %s\n' "$*" >&2; }
-wanted() { case ",$steps," in *",$1,"*) return 0 ;; *) return 1 ;; esac; }
 
 # step <name> <command...>: its output goes to <name>.log; a failure is noted and the next step goes on.
 step() {
@@ -95,6 +107,27 @@ if wanted generate; then
   step generate "$vime" bench generate --json
   step generate-hf python3 bench/hf_generate.py --caches dynamic
 fi
+# vllm_step <ipc|nccl> <spec override...>: a run against a real server, vime's pushes of a Qwen3-0.6B, those of vLLM's own sender.
+# The pushes are of a trainer and a server that both stay in memory, as the sender's do.
+vllm_step() {
+  local transport=$1 run=("$vime" run configs/vllm-gpu.yaml --set "engine.vllm_command=[$vllm, serve]"
+    --set engine.startup_timeout=240s "${@:2}")
+  rm -rf "$out/vllm-run-$transport" "$out/vllm-push-$transport"
+  step "vllm-run-$transport" "${run[@]}" --run-dir "$out/vllm-run-$transport"
+  if [ ! -e "$out/vllm-model/model.safetensors" ]; then
+    step vllm-model "$vllm_python" bench/random_model.py --tokenizer "$out/vllm-run-$transport/model" "$out/vllm-model"
+  fi
+  step "vllm-push-$transport" "${run[@]}" --set model.preset=null --set "model.path=$out/vllm-model" \
+    --set trainer.lr=1e-5 --set trainer.min_lr=1e-6 --set trainer.global_batch_size=64 --set rollout.num_rollout=10 \
+    --set rollout.rollout_batch_size=8 --set eval.prompt_data=null --set eval.eval_interval=null \
+    --set offload.train=false --set offload.rollout=false \
+    --run-dir "$out/vllm-push-$transport"
+  step "vllm-sender-$transport" "$vllm_python" bench/vllm_sender.py --transport "$transport" --vllm-command "$vllm serve" \
+    --model "$out/vllm-model" --startup-timeout 240 --timeout 480 --log "$out/vllm-sender-server-$transport.log"
+}
+
+if wanted vllm-ipc; then vllm_step ipc; fi
+if wanted vllm-nccl && [ "$gpus" -ge 2 ]; then vllm_step nccl --set placement.colocate=false; fi
 
 python3 bench/gpu_table.py "$out"
 ! awk '$2 != 0 && $2 != 77' "$out/steps.txt" | grep -q .
