@@ -10,24 +10,6 @@ std::string Json::dump(int indent, char indent_char, bool ensure_ascii, error_ha
   return text;
 }
 
-template <>
-template <>
-Json Json::parse(const std::string& text, parser_callback_t callback, bool allow_exceptions, bool ignore_comments) {
-  return parse(text.begin(), text.end(), std::move(callback), allow_exceptions, ignore_comments);
-}
-
-template <>
-template <>
-Json Json::parse(std::string& text, parser_callback_t callback, bool allow_exceptions, bool ignore_comments) {
-  return parse(std::as_const(text), std::move(callback), allow_exceptions, ignore_comments);
-}
-
-template <>
-template <>
-Json Json::parse(std::string&& text, parser_callback_t callback, bool allow_exceptions, bool ignore_comments) {
-  return parse(std::as_const(text), std::move(callback), allow_exceptions, ignore_comments);
-}
-
 namespace vime {
 namespace {
 
@@ -43,6 +25,14 @@ std::string excerpt(const Json& value) {
 }
 
 }  // namespace
+
+Json parse_json(const std::string& text) {
+  return Json::parse(text);
+}
+
+Json try_parse_json(const std::string& text) {
+  return Json::parse(text, nullptr, false);
+}
 
 Json parse_json(const std::string& text, const std::string& what, ErrorKind kind) {
   try {

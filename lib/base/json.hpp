@@ -15,25 +15,17 @@ using Json = nlohmann::ordered_json;
 
 }  // namespace vime
 
-// Reading and writing whole texts is compiled once, in json.cpp: as templates they cost every file that says parse or
-// dump five seconds.
+// Writing is compiled once, in json.cpp; as templates it costs every file that says dump some seconds. Reading
+// likewise: parse_json() instead of Json::parse().
 template <>
 std::string vime::Json::dump(int indent, char indent_char, bool ensure_ascii, error_handler_t error_handler) const;
-template <>
-template <>
-vime::Json vime::Json::parse(const std::string& text, parser_callback_t callback, bool allow_exceptions,
-                             bool ignore_comments);
-template <>
-template <>
-vime::Json vime::Json::parse(std::string& text, parser_callback_t callback, bool allow_exceptions,
-                             bool ignore_comments);
-template <>
-template <>
-vime::Json vime::Json::parse(std::string&& text, parser_callback_t callback, bool allow_exceptions,
-                             bool ignore_comments);
 
 namespace vime {
 
+// Throws Json::parse_error for what is no JSON.
+Json parse_json(const std::string& text);
+// Json::is_discarded() is true of what comes for a text that is no JSON.
+Json try_parse_json(const std::string& text);
 // `what` names the text in errors ("reply of engine 0 to /weight_info"). Throws Error{kind}.
 Json parse_json(const std::string& text, const std::string& what, ErrorKind kind = ErrorKind::process_failed);
 

@@ -85,7 +85,7 @@ std::string PromptLines::read_messages(const JsonMember& input, Prompt& prompt) 
     return in_quotes(options_.input_key) +
            ": expected a text, found a list; chat messages need data.apply_chat_template: true";
   }
-  const Json messages = Json::parse(input.value);
+  const Json messages = parse_json(std::string(input.value));
   if (messages.empty()) return in_quotes(options_.input_key) + ": expected chat messages, found an empty list";
   for (size_t i = 0; i < messages.size(); ++i) {
     const std::string fault = message_fault(messages[i]);

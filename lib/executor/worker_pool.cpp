@@ -164,7 +164,7 @@ void WorkerPool::judge(const std::string& what, const std::vector<Outcome>& outc
   }
   for (std::size_t i = 0; i < outcomes.size(); ++i) {
     if (outcomes[i].frame.kind != FrameKind::failed) continue;
-    const Json failure = Json::parse(outcomes[i].frame.payload);
+    const Json failure = parse_json(outcomes[i].frame.payload);
     auto kind = static_cast<ErrorKind>(failure.at("kind").get<int>());
     // The worker lives: a sender that is gone or a handle that cannot be opened is the payload's fault, not this
     // engine's end.
@@ -197,7 +197,7 @@ std::vector<Json> WorkerPool::control(const Json& request, std::chrono::millisec
   const Frame frame{FrameKind::control, request.dump()};
   std::vector<Json> answers;
   for (const Frame& answer : call(request.at("call").get<std::string>(), frame, timeout, workers)) {
-    answers.push_back(Json::parse(answer.payload));
+    answers.push_back(parse_json(answer.payload));
   }
   return answers;
 }

@@ -32,7 +32,7 @@ const char* error_type(int status) {
 
 // "" when the body is not one of the known forms.
 std::string message_of(const std::string& body) {
-  const Json json = Json::parse(body, nullptr, false);
+  const Json json = try_parse_json(body);
   if (!json.is_object()) return "";
   for (const char* key : {"error", "message", "detail"}) {
     const auto found = json.find(key);

@@ -47,7 +47,7 @@ bool is_complete(const RunOptions& options, const Checkpoint& from) {
   std::error_code ignored;
   const fs::path summary = options.run_dir / "summary.json";
   if (!fs::exists(summary, ignored)) return false;
-  const Json json = Json::parse(read_file(summary), nullptr, false);
+  const Json json = try_parse_json(read_file(summary));
   return json.is_object() && json.value("status", Json()) == "ok";
 }
 

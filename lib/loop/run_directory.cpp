@@ -145,7 +145,7 @@ std::vector<Json> RunDirectory::rewind_metrics(int64_t step) const {
   if (!fs::exists(metrics(), ignored)) return kept;
   std::string text;
   for (const std::string& line : split(read_file(metrics()), '\n')) {
-    const Json object = Json::parse(line, nullptr, false);
+    const Json object = try_parse_json(line);
     if (!object.is_object() || !object.contains("step") || !object["step"].is_number_integer()) continue;
     if (object["step"].get<int64_t>() >= step) continue;
     kept.push_back(object);

@@ -38,7 +38,7 @@ RankFailure failure_of(const http::Outcome& outcome, const std::string& what) {
                   outcome.timed_out ? "trainer.timeout is how long a command may take" : ""),
             2};
   }
-  const Json body = Json::parse(outcome.reply.body, nullptr, false);
+  const Json body = try_parse_json(outcome.reply.body);
   const Json error = body.is_object() ? body.value("error", Json()) : Json();
   if (!error.is_object() || !error.contains("kind")) {
     return {Error(ErrorKind::process_failed, what + ": " + http::status_text(outcome.reply)), 0};

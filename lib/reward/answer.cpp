@@ -18,7 +18,7 @@ const std::string kNotFiniteValue = "\x01not finite";
 Json item_json(const ScoreItem& item) {
   Json metadata = nullptr;
   if (!item.metadata.empty()) {
-    metadata = Json::parse(item.metadata, nullptr, false);
+    metadata = try_parse_json(item.metadata);
     if (metadata.is_discarded()) metadata = item.metadata;
   }
   return {{"prompt", item.prompt},
@@ -121,7 +121,7 @@ std::string request_text(uint64_t id, const std::vector<ScoreItem>& items, bool 
 }
 
 std::optional<Json> parse_answer(const std::string& text) {
-  Json answer = Json::parse(with_finite_numbers(text), nullptr, false);
+  Json answer = try_parse_json(with_finite_numbers(text));
   if (answer.is_discarded()) return std::nullopt;
   return answer;
 }

@@ -79,7 +79,7 @@ TEST_CASE(
                                  kLong);
   CAPTURE(alone.err);
   REQUIRE(alone.status == 0);
-  const Json report = Json::parse(alone.out);
+  const Json report = parse_json(alone.out);
   CHECK(report.at("eval").at(0).at("score") == steps.back().at("eval/test"));
 }
 

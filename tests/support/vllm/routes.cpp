@@ -61,7 +61,7 @@ http::Response error_response(int status, const std::string& message) {
 }
 
 Json body_object(const http::ServerRequest& request) {
-  Json body = Json::parse(request.body, nullptr, false);
+  Json body = try_parse_json(request.body);
   if (body.is_discarded()) throw HttpError(400, "Invalid JSON format");
   if (!body.is_object()) throw HttpError(400, "Input should be a valid dictionary");
   return body;
@@ -152,7 +152,7 @@ Answer Routes::handle(const http::ServerRequest& request, const Gone& gone) cons
   } else {
     answer.response = this->answer(call);
     if (is_status && answer.response.status == 500)
-      answer.response = error_response(std::stoi(*fault), Json::parse(answer.response.body)["error"]["message"]);
+      answer.response = error_response(std::stoi(*fault), parse_json(answer.response.body)["error"]["message"]);
   }
   if (fault == "half") answer.ending = Ending::half;
   server_.trace.line(request.method + " " + target_of(request) + " " + std::to_string(answer.response.status));

@@ -33,7 +33,7 @@ int64_t integer(const std::string& flag, const std::string& value) {
 }
 
 Json object(const std::string& flag, const std::string& value) {
-  const Json parsed = Json::parse(value, nullptr, false);
+  const Json parsed = try_parse_json(value);
   if (!parsed.is_object()) refuse(flag, "Value " + value + " cannot be converted to <function loads>.");
   return parsed;
 }

@@ -11,7 +11,7 @@ namespace {
 const fs::path kModels = fs::path(VIME_TEST_DATA) / "models";
 
 Json llama_json() {
-  return Json::parse(R"({"architectures": ["LlamaForCausalLM"], "model_type": "llama", "vocab_size": 160,
+  return parse_json(R"({"architectures": ["LlamaForCausalLM"], "model_type": "llama", "vocab_size": 160,
     "hidden_size": 64, "intermediate_size": 176, "num_hidden_layers": 2, "num_attention_heads": 4})");
 }
 

@@ -152,12 +152,12 @@ TEST_CASE("another parser agrees on what is JSON, for damaged objects too") {
     if (!reference) continue;
     ++accepted;
     // Each member reads back to what the reference holds.
-    const Json json = Json::parse(text);
+    const Json json = parse_json(text);
     std::vector<JsonMember> members;
     read_json_object(text, members);
     REQUIRE(members.size() == json.size());
     for (const JsonMember& member : members) {
-      REQUIRE(Json::parse(member.value) == json.at(member.key));
+      REQUIRE(parse_json(std::string(member.value)) == json.at(member.key));
       if (member.is_string()) REQUIRE(json_text(member.value) == json.at(member.key).get<std::string>());
     }
   }

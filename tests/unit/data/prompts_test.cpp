@@ -283,7 +283,7 @@ TEST_CASE("chat messages need a template, which makes their text") {
   CHECK(set.prompts[0].text.empty());
   CHECK(set.prompts[0].messages == chat);
   CHECK(set.prompts[1].text.empty());
-  CHECK(Json::parse(set.prompts[1].messages) == Json::parse(R"([{"role": "user", "content": "plain \"text\""}])"));
+  CHECK(parse_json(set.prompts[1].messages) == parse_json(R"([{"role": "user", "content": "plain \"text\""}])"));
   options.render = [](const Json& messages) {
     std::string text;
     for (const Json& message : messages) text += "<" + message["role"].get<std::string>() + ">";

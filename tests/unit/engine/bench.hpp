@@ -78,12 +78,12 @@ class Bench {
   static Json json(std::future<http::Outcome> future) {
     const http::Reply answer = reply(std::move(future));
     REQUIRE_MESSAGE(answer.status == 200, answer.body);
-    return Json::parse(answer.body);
+    return parse_json(answer.body);
   }
   Json get_json(const std::string& target) { return json(send("GET", target)); }
   Json post_json(const std::string& target, const std::string& body = "") { return json(send("POST", target, body)); }
   static std::string message(const http::Reply& answer) {
-    const Json body = Json::parse(answer.body);
+    const Json body = parse_json(answer.body);
     return body["error"].is_string() ? body["error"].get<std::string>() : body["error"]["message"].get<std::string>();
   }
   static bool answered(const std::future<http::Outcome>& future) {

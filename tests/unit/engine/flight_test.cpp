@@ -145,7 +145,7 @@ TEST_CASE("abort_requests ends the named request only, and all without names") {
   auto second = bench.complete(request_of(2, kLong / 2));
   wait_for_load(bench, 2);
   const Json reply = post_while_stepping(bench, "/abort_requests", R"({"request_ids":["cmpl-one-0","cmpl-none-0"]})");
-  CHECK(reply == Json::parse(R"({"status":"aborted","aborted":1})"));
+  CHECK(reply == parse_json(R"({"status":"aborted","aborted":1})"));
   CHECK(Bench::json(std::move(first))["choices"][0]["finish_reason"] == "abort");
   wait_for_load(bench, 1);
   CHECK_FALSE(Bench::answered(second));

@@ -12,13 +12,13 @@ namespace {
 const ModelFacts kModel{"/models/m", 64, 50};
 
 CompletionCall completion(const std::string& body) {
-  return parse_completion(Json::parse(body), "", kModel, number_codec());
+  return parse_completion(parse_json(body), "", kModel, number_codec());
 }
 
 std::string refusal(const std::string& body, bool generate = false) {
   try {
     if (generate) {
-      parse_generate(Json::parse(body), "", kModel);
+      parse_generate(parse_json(body), "", kModel);
     } else {
       completion(body);
     }
@@ -35,7 +35,7 @@ bool holds(const std::string& text, const std::string& part) {
 
 std::string prompt_of(int length, const std::string& rest) {
   Json body = {{"prompt", std::vector<int>(static_cast<std::size_t>(length), 3)}};
-  body.update(Json::parse(rest));
+  body.update(parse_json(rest));
   return body.dump();
 }
 
@@ -160,9 +160,9 @@ TEST_CASE("prompts of limit - 1, limit and limit + 1 tokens each have an outcome
 }
 
 TEST_CASE("the header's request id wins over the body's, and an absent one is made up") {
-  const Json body = Json::parse(R"({"token_ids":[3],"request_id":"body"})");
+  const Json body = parse_json(R"({"token_ids":[3],"request_id":"body"})");
   CHECK(parse_generate(body, "", kModel).id == "generate-tokens-body");
   CHECK(parse_generate(body, "header", kModel).id == "generate-tokens-header");
-  const Json plain = Json::parse(R"({"token_ids":[3]})");
+  const Json plain = parse_json(R"({"token_ids":[3]})");
   CHECK(parse_generate(plain, "", kModel).id != parse_generate(plain, "", kModel).id);
 }

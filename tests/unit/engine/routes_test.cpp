@@ -65,10 +65,10 @@ TEST_CASE("a completion carries ids, log-probs, finish reason, usage and weight 
     CHECK(choice["stop_reason"].is_null());
     CHECK(choice["logprobs"]["tokens"][0] == "token_id:" + std::to_string(expected[0]));
     CHECK(choice["logprobs"]["token_logprobs"][2].get<float>() == FakeExecutor::logprob_of(expected[2]));
-    CHECK(choice["weight_versions"] == Json::parse(R"([{"version":"default","start":0,"end":3}])"));
+    CHECK(choice["weight_versions"] == parse_json(R"([{"version":"default","start":0,"end":3}])"));
     CHECK(choice["text"] == number_codec().decode(expected, true));
   }
-  CHECK(reply["usage"] == Json::parse(R"({"prompt_tokens":3,"completion_tokens":12,"total_tokens":15})"));
+  CHECK(reply["usage"] == parse_json(R"({"prompt_tokens":3,"completion_tokens":12,"total_tokens":15})"));
 }
 
 TEST_CASE("generate takes and gives token ids") {
@@ -151,7 +151,7 @@ TEST_CASE("bad completions are answered 400 with the key named, another model 40
   const http::Reply unknown = bench.post("/v1/completions", R"({"prompt":[3],"max_token":4})");
   CHECK(unknown.status == 400);
   CHECK(holds(Bench::message(unknown), "max_token"));
-  CHECK(Json::parse(unknown.body)["error"]["code"] == 400);
+  CHECK(parse_json(unknown.body)["error"]["code"] == 400);
   CHECK(bench.post("/v1/completions", "{").status == 400);
   CHECK(bench.post("/v1/completions", R"({"prompt":[3],"model":"other"})").status == 404);
   CHECK(bench.post("/v1/completions", R"({"prompt":[3],"model":5})").status == 400);
@@ -166,11 +166,11 @@ TEST_CASE("bad completions are answered 400 with the key named, another model 40
 TEST_CASE("tokenize and detokenize") {
   Bench bench;
   const Json tokens = bench.post_json("/tokenize", R"({"prompt":"4 5","add_special_tokens":false})");
-  CHECK(tokens["tokens"] == Json::parse("[4,5]"));
+  CHECK(tokens["tokens"] == parse_json("[4,5]"));
   CHECK(tokens["count"] == 2);
   CHECK(tokens["max_model_len"] == 64);
   CHECK(bench.post_json("/tokenize", R"({"prompt":"4 5","return_token_strs":true})")["token_strs"] ==
-        Json::parse(R"(["1","4","5"])"));
+        parse_json(R"(["1","4","5"])"));
   CHECK(bench.post_json("/detokenize", R"({"tokens":[4,5]})")["prompt"] == "4 5");
   CHECK(bench.post("/tokenize", R"({"text":"4"})").status == 400);
   CHECK(bench.post("/detokenize", R"({"tokens":"4"})").status == 400);
@@ -188,14 +188,14 @@ TEST_CASE("a weight update over HTTP: bodies, texts and the version") {
   CHECK(bench.post("/init_weight_transfer_engine", R"({"init_info":3})").status == 400);
   CHECK(bench.post_json("/init_weight_transfer_engine", R"({"init_info":{"backend":"shm"}})")["message"] ==
         "Weight transfer initialized");
-  CHECK(bench.fake.init_infos.at(0) == Json::parse(R"({"backend":"shm"})"));
+  CHECK(bench.fake.init_infos.at(0) == parse_json(R"({"backend":"shm"})"));
   const http::Reply early = bench.post("/update_weights", R"({"update_info":{}})");
   CHECK(early.status == 500);
-  CHECK(Json::parse(early.body)["error"]["type"] == "InternalServerError");
+  CHECK(parse_json(early.body)["error"]["type"] == "InternalServerError");
   CHECK(Bench::message(early) == "start_weight_update must be called before update_weights.");
   CHECK(bench.post_json("/start_weight_update")["message"] == "Weight update started");
   CHECK(bench.post_json("/update_weights", R"({"update_info":{"names":["a"]}})")["message"] == "Weights updated");
-  CHECK(bench.fake.update_infos.at(0) == Json::parse(R"({"names":["a"]})"));
+  CHECK(bench.fake.update_infos.at(0) == parse_json(R"({"names":["a"]})"));
   CHECK(bench.post("/update_weights", R"({"update_info":{},"weight_version":"1"})").status == 400);
   CHECK(bench.post("/finish_weight_update", R"({"weight_version":1})").status == 400);
   CHECK(bench.get_json("/weight_info")["weight_version"] == "default");
@@ -214,7 +214,7 @@ TEST_CASE("reload, sleep, wake, prefix cache") {
   Bench bench;
   CHECK(
       bench.post_json("/collective_rpc", R"({"method":"reload_weights","kwargs":{"weights_path":"/w"}})")["results"] ==
-      Json::parse("[null,null]"));
+      parse_json("[null,null]"));
   CHECK(bench.fake.reloaded == "/w");
   CHECK(bench.post("/collective_rpc", R"({"method":"shutdown"})").status == 400);
   CHECK(bench.post("/collective_rpc", R"({"method":"reload_weights","kwargs":{"path":"/w"}})").status == 400);
@@ -235,7 +235,7 @@ TEST_CASE("reload, sleep, wake, prefix cache") {
 TEST_CASE("pause refuses what it does not know with a flat error") {
   Bench bench;
   CHECK(bench.post("/pause?mode=stop").status == 400);
-  CHECK(Json::parse(bench.post("/pause?mode=stop").body)["error"].is_string());
+  CHECK(parse_json(bench.post("/pause?mode=stop").body)["error"].is_string());
   CHECK(bench.post("/pause?mod=keep").status == 400);
   CHECK(bench.post("/pause?clear_cache=perhaps").status == 400);
   CHECK(bench.get_json("/is_paused")["is_paused"] == false);

@@ -51,7 +51,7 @@ struct Served {
       REQUIRE(got > 0);
       line.append(piece, static_cast<std::size_t>(got));
     }
-    port = Json::parse(line).at("port").get<int>();
+    port = parse_json(line).at("port").get<int>();
     client = std::make_unique<http::Client>();
   }
   ~Served() {
@@ -107,7 +107,7 @@ std::vector<pid_t> children_of(pid_t parent) {
 TEST_CASE("an engine serves completions and ends cleanly on SIGTERM") {
   Served served(true);
   CHECK(served.request("GET", "/health").status == 200);
-  CHECK(Json::parse(served.request("GET", "/get_world_size").body)["world_size"] == 2);
+  CHECK(parse_json(served.request("GET", "/get_world_size").body)["world_size"] == 2);
   const torch::Tensor prompt = reference_tensor("llama", "prompt")[0].to(torch::kInt64);
   const torch::Tensor greedy = reference_tensor("llama", "greedy")[0].to(torch::kInt64);
   const std::vector<int64_t> ids(prompt.data_ptr<int64_t>(), prompt.data_ptr<int64_t>() + prompt.numel());
@@ -115,7 +115,7 @@ TEST_CASE("an engine serves completions and ends cleanly on SIGTERM") {
                      {"logprobs", 0}, {"ignore_eos", true}, {"return_token_ids", true}};
   const http::Reply reply = served.request("POST", "/v1/completions", body.dump());
   REQUIRE_MESSAGE(reply.status == 200, reply.body);
-  CHECK(Json::parse(reply.body)["choices"][0]["token_ids"].get<std::vector<int64_t>>() ==
+  CHECK(parse_json(reply.body)["choices"][0]["token_ids"].get<std::vector<int64_t>>() ==
         std::vector<int64_t>(greedy.data_ptr<int64_t>(), greedy.data_ptr<int64_t>() + greedy.numel()));
   const auto workers = children_of(served.pid);
   CHECK(workers.size() == 2);

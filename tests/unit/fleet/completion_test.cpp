@@ -10,7 +10,7 @@ using namespace vime::fleet;
 namespace {
 
 Json good_reply() {
-  return Json::parse(R"({"choices": [{"index": 0, "token_ids": [4, 7], "finish_reason": "length",
+  return parse_json(R"({"choices": [{"index": 0, "token_ids": [4, 7], "finish_reason": "length",
     "logprobs": {"token_logprobs": [-0.5, -1.25]}, "weight_versions": [{"version": "3", "start": 0, "end": 2}]}]})");
 }
 
@@ -53,7 +53,7 @@ TEST_CASE("a reply that cannot be trained on names the sample, the engine and wh
 }
 
 TEST_CASE("every sampling field is sent, so that an engine's defaults never apply") {
-  const Json body = Json::parse(completion_body({"sample 1", {5, 6}, {0.7, 1.0, -1, 9, {1}}, 77}, "m"));
+  const Json body = parse_json(completion_body({"sample 1", {5, 6}, {0.7, 1.0, -1, 9, {1}}, 77}, "m"));
   for (const char* key :
        {"temperature", "top_p", "top_k", "min_p", "n", "seed", "max_tokens", "stop_token_ids", "logprobs",
         "return_token_ids", "ignore_eos", "repetition_penalty", "presence_penalty", "frequency_penalty"}) {
@@ -76,7 +76,7 @@ TEST_CASE("the run's token is not on an engine's command line") {
 
 TEST_CASE("prompt log-probs are read by token id, and what cannot be read names the place") {
   const std::vector<int64_t> sequence = {4, 7, 7};
-  const Json good = Json::parse(R"({"choices": [{"prompt_logprobs": [null,
+  const Json good = parse_json(R"({"choices": [{"prompt_logprobs": [null,
     {"7": {"logprob": -0.5, "rank": 2, "decoded_token": null}, "3": {"logprob": -0.25, "rank": 1, "decoded_token": "x"}},
     {"7": {"logprob": -1.5, "rank": 1, "decoded_token": null}}]}]})");
   CHECK(parse_prompt_logprobs(good.dump(), sequence, "w") == std::vector<double>{-0.5, -1.5});

@@ -15,7 +15,7 @@ namespace {
 struct SomeServer {
   http::Server server{{}};
   http::Client client;
-  Json info = Json::parse(R"({"vllm_config": {"model_config": {"dtype": "torch.bfloat16", "enable_sleep_mode": true,
+  Json info = parse_json(R"({"vllm_config": {"model_config": {"dtype": "torch.bfloat16", "enable_sleep_mode": true,
                                                                   "logprobs_mode": "processed_logprobs",
                                                                   "quantization": null, "model": "/models/a"},
                                               "device_config": {"device": "cuda"},

@@ -25,16 +25,16 @@ Missing why(const std::string& text, const std::string& key = "reward") {
 }  // namespace
 
 TEST_CASE("a request carries the sample, and metadata as JSON where it is some") {
-  const Json one = Json::parse(request_text(7, {{"p", "r", "l", "{\"a\": 1}", "", 12}}, false));
-  CHECK(one == Json::parse(R"({"id":7,"prompt":"p","response":"r","label":"l","metadata":{"a":1},"sample":12})"));
-  const Json group = Json::parse(request_text(8, {{"p", "r", "l"}, {"p", "s", "l", "text"}}, true));
+  const Json one = parse_json(request_text(7, {{"p", "r", "l", "{\"a\": 1}", "", 12}}, false));
+  CHECK(one == parse_json(R"({"id":7,"prompt":"p","response":"r","label":"l","metadata":{"a":1},"sample":12})"));
+  const Json group = parse_json(request_text(8, {{"p", "r", "l"}, {"p", "s", "l", "text"}}, true));
   CHECK(group["id"] == 8);
   CHECK(group["group"].size() == 2);
   CHECK(group["group"][0]["metadata"].is_null());
   CHECK(group["group"][1]["metadata"] == "text");
   const std::string odd = request_text(9, {{"line\nend", "\xff", ""}}, false);
   CHECK(odd.find('\n') == std::string::npos);
-  CHECK(Json::parse(odd)["response"] == "\xef\xbf\xbd");
+  CHECK(parse_json(odd)["response"] == "\xef\xbf\xbd");
 }
 
 TEST_CASE("a number is a reward, wherever reward_key leads") {

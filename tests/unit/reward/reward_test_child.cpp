@@ -86,7 +86,7 @@ void obey(const std::string& id, const std::string& order) {
 int run_command(bool holds_back) {
   std::vector<std::pair<std::string, std::string>> held;
   for (std::string line; std::getline(std::cin, line);) {
-    const Json request = Json::parse(line);
+    const Json request = vime::parse_json(line);
     const std::string id = std::to_string(request["id"].get<uint64_t>());
     if (request.contains("group")) {
       std::string rewards;

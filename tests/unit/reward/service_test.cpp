@@ -26,7 +26,7 @@ class Service {
   Service() : server_({}) {
     server_.route("POST", "/score", [this](const http::ServerRequest& request, const http::Responder& responder) {
       const std::lock_guard lock(mutex_);
-      const Json body = Json::parse(request.body);
+      const Json body = parse_json(request.body);
       if (body.contains("group")) {
         responder.respond({200, "{\"rewards\":[1,2]}"});
         return;

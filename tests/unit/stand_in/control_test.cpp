@@ -21,11 +21,11 @@ ServeOptions slow(const std::vector<std::string>& arguments = {}) {
 Json choice_of(std::future<http::Outcome> future) {
   const http::Reply reply = Served::reply(std::move(future));
   REQUIRE_MESSAGE(reply.status == 200, reply.body);
-  return Json::parse(reply.body)["choices"][0];
+  return parse_json(reply.body)["choices"][0];
 }
 
 bool is_paused(Served& served) {
-  return Json::parse(served.get("/is_paused").body)["is_paused"].get<bool>();
+  return parse_json(served.get("/is_paused").body)["is_paused"].get<bool>();
 }
 
 }  // namespace
@@ -43,14 +43,14 @@ TEST_CASE("each release has its routes") {
                                                    {"0.99.0.dev1", "0.99.0.dev1", true}}) {
     CAPTURE(version);
     Served served({.version = version});
-    CHECK(Json::parse(served.get("/version").body)["version"] == claimed);
+    CHECK(parse_json(served.get("/version").body)["version"] == claimed);
     CHECK(served.get("/weight_info").status == (versions ? 200 : 404));
     CHECK(served.post("/abort_requests", "{}").status == (versions ? 200 : 404));
     CHECK(served.post("/start_draft_weight_update").status == (versions ? 500 : 404));
     CHECK(served.get("/health").status == 200);
     CHECK(served.get("/ping").status == 200);
-    CHECK(Json::parse(served.get("/get_world_size").body)["world_size"] == 1);
-    CHECK(Json::parse(served.get("/v1/models").body)["data"][0]["id"] == "m");
+    CHECK(parse_json(served.get("/get_world_size").body)["world_size"] == 1);
+    CHECK(parse_json(served.get("/v1/models").body)["data"][0]["id"] == "m");
     CHECK(served.get("/no_such_route").body == R"({"detail":"Not Found"})");
     CHECK(served.get("/pause").status == 405);
     const http::Reply generated =
@@ -84,7 +84,7 @@ TEST_CASE("a pause of mode abort answers what runs and what waits with what ther
   CHECK(none["finish_reason"] == "abort");
   CHECK(none["token_ids"].empty());
   CHECK(is_paused(served));
-  CHECK(Json::parse(served.get("/is_sleeping").body)["is_sleeping"] == true);
+  CHECK(parse_json(served.get("/is_sleeping").body)["is_sleeping"] == true);
 }
 
 TEST_CASE("requests that come while paused run after resume") {
@@ -133,9 +133,9 @@ TEST_CASE("sleep keeps weights at level 1 and loses them at level 2, and parts w
   auto queued = served.send("POST", "/v1/completions", long_request(3).dump());
   served.wait_for_load(1);
   CHECK(served.post("/wake_up?tags=weights").status == 200);
-  CHECK(Json::parse(served.get("/is_sleeping").body)["is_sleeping"] == true);
+  CHECK(parse_json(served.get("/is_sleeping").body)["is_sleeping"] == true);
   CHECK(served.post("/wake_up?tags=kv_cache").status == 200);
-  CHECK(Json::parse(served.get("/is_sleeping").body)["is_sleeping"] == false);
+  CHECK(parse_json(served.get("/is_sleeping").body)["is_sleeping"] == false);
   CHECK(choice_of(std::move(queued))["finish_reason"] == "length");
   CHECK(served.prompt_logprobs(kPrompt) == before);
   served.post("/sleep?level=2");
@@ -155,12 +155,12 @@ TEST_CASE("requests are aborted by id, all of them, and by a client that goes") 
   served.wait_for_load(1);
   auto other = served.send("POST", "/v1/completions", long_request().dump());
   served.wait_for_load(2);
-  CHECK(Json::parse(served.post("/abort_requests", R"({"request_ids":["nobody"]})").body)["aborted"] == 0);
-  CHECK(Json::parse(served.post("/abort_requests", R"({"request_ids":["cmpl-abc"]})").body)["aborted"] == 1);
+  CHECK(parse_json(served.post("/abort_requests", R"({"request_ids":["nobody"]})").body)["aborted"] == 0);
+  CHECK(parse_json(served.post("/abort_requests", R"({"request_ids":["cmpl-abc"]})").body)["aborted"] == 1);
   const http::Reply reply = Served::reply(std::move(named));
-  CHECK(Json::parse(reply.body)["id"] == "cmpl-abc");
-  CHECK(Json::parse(reply.body)["choices"][0]["finish_reason"] == "abort");
-  CHECK(Json::parse(served.post("/abort_requests", "{}").body)["aborted"] == 1);
+  CHECK(parse_json(reply.body)["id"] == "cmpl-abc");
+  CHECK(parse_json(reply.body)["choices"][0]["finish_reason"] == "abort");
+  CHECK(parse_json(served.post("/abort_requests", "{}").body)["aborted"] == 1);
   CHECK(choice_of(std::move(other))["finish_reason"] == "abort");
 
   served.post("/pause");

@@ -101,7 +101,7 @@ TEST_CASE("generate names tokens by text in older releases and by number in the 
   CHECK(entry["rank"] == 1);
   CHECK(!entry.contains("token"));
   CHECK(entry["logprob"].get<double>() == doctest::Approx(old_entry["logprob"].get<double>()));
-  CHECK(reply["choices"][0]["weight_versions"] == Json::parse(R"([{"version":"default","start":0,"end":6}])"));
+  CHECK(reply["choices"][0]["weight_versions"] == parse_json(R"([{"version":"default","start":0,"end":6}])"));
   CHECK(newest.post_json("/inference/v1/generate", generation({{"n", 2}, {"temperature", 1}}))["choices"].size() == 2);
 }
 
@@ -151,5 +151,5 @@ TEST_CASE("what is too long is refused by older releases and cut by the newest")
   Served newest;
   const http::Reply reply = newest.post("/v1/completions", body);
   REQUIRE(reply.status == 200);
-  CHECK(Json::parse(reply.body)["choices"][0]["finish_reason"] == "length");
+  CHECK(parse_json(reply.body)["choices"][0]["finish_reason"] == "length");
 }

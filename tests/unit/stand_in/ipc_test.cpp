@@ -95,7 +95,7 @@ TEST_CASE("a worker without an entry fails the update, with the executor's words
               "Call to collective_rpc method failed: Worker failed with error 'IPC handle not found for GPU "
               "UUID " +
                   kUuids[1] + ". Available UUIDs: ['" + kUuids[0] + "']'");
-  CHECK(Json::parse(reply.body)["error"]["type"] == "InternalServerError");
+  CHECK(parse_json(reply.body)["error"]["type"] == "InternalServerError");
 }
 
 TEST_CASE("each release takes its own keys and no others") {
@@ -154,7 +154,7 @@ TEST_CASE("a slice that does not begin at a multiple of its element size is torc
       base64(whole_pickle(pickled_dict({kUuids[0]}, pickled_arguments({name, "uint8", {18}, 18, 0}))));
   const Json info = {{"names", {"lm_head.weight", "model.norm.weight"}},
                      {"dtype_names", {"uint8", "float32"}},
-                     {"shapes", Json::parse("[[2],[4]]")},
+                     {"shapes", parse_json("[[2],[4]]")},
                      {"tensor_sizes", {2, 16}},
                      {"ipc_handles_pickled", handle}};
   check_error(

@@ -92,7 +92,7 @@ TEST_CASE("what is sampled across a keep pause mixes versions and says so") {
   CHECK(reload(served, folders.next()).status == 200);
   served.post("/update_weight_version", R"({"new_version":"2"})");
   served.post("/resume");
-  const Json choice = Json::parse(Served::reply(std::move(running)).body)["choices"][0];
+  const Json choice = parse_json(Served::reply(std::move(running)).body)["choices"][0];
   CHECK(choice["token_ids"].size() == 400);
   const Json spans = choice["weight_versions"];
   CHECK(spans.back()["version"] == "2");

@@ -121,7 +121,7 @@ http::Reply Served::reply(std::future<http::Outcome> future) {
 Json Served::post_json(const std::string& target, const Json& body) {
   const http::Reply answer = post(target, body.dump());
   REQUIRE_MESSAGE(answer.status == 200, answer.body);
-  return Json::parse(answer.body);
+  return parse_json(answer.body);
 }
 
 std::vector<double> Served::prompt_logprobs(const std::vector<int>& prompt) {
@@ -148,7 +148,7 @@ std::vector<int> Served::greedy(const std::vector<int>& prompt, int tokens) {
 
 void Served::wait_for_load(int64_t works) {
   const Deadline deadline(kPatience);
-  while (Json::parse(get("/load").body)["server_load"] != works) {
+  while (parse_json(get("/load").body)["server_load"] != works) {
     REQUIRE(!deadline.passed());
     std::this_thread::yield();
   }

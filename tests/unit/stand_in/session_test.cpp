@@ -186,7 +186,7 @@ TEST_CASE("an update into weights that are asleep kills the engine") {
 
 TEST_CASE("the newest release publishes the version that finish names, and only then") {
   Session session("G3");
-  const auto version = [&] { return Json::parse(session.served.get("/weight_info").body)["weight_version"]; };
+  const auto version = [&] { return parse_json(session.served.get("/weight_info").body)["weight_version"]; };
   CHECK(version() == "default");
   session.start();
   check_error(session.served.post("/finish_weight_update", R"({"weight_version":3})"), 400, "valid string");

@@ -41,7 +41,7 @@ TEST_CASE("a result goes to a file; the old one stays until it is cleared") {
   CHECK_FALSE(fs::exists(path));
   file.clear();
   file.write({{"status", "pass"}});
-  CHECK(Json::parse(read_file(path)) == Json{{"status", "pass"}});
+  CHECK(parse_json(read_file(path)) == Json{{"status", "pass"}});
 }
 
 TEST_CASE("what writing would replace or could not reach is refused, naming the file") {
@@ -74,6 +74,6 @@ TEST_CASE("a symbolic link stays, and what it points to is written, whether it i
     file.clear();
     file.write({{"status", what}});
     CHECK(fs::is_symlink(link));
-    CHECK(Json::parse(read_file(target)) == Json{{"status", what}});
+    CHECK(parse_json(read_file(target)) == Json{{"status", what}});
   }
 }

@@ -19,12 +19,12 @@ using Ids = std::vector<int64_t>;
 const fs::path kTokenizers = fs::path(VIME_TEST_DATA) / "tokenizers";
 
 Json gpt2() {
-  return Json::parse(read_file(kTokenizers / "gpt2" / "tokenizer.json"));
+  return parse_json(read_file(kTokenizers / "gpt2" / "tokenizer.json"));
 }
 
 // A vocabulary of single letters with two merges.
 Json small() {
-  return Json::parse(R"({"added_tokens": [{"id": 9, "content": "<e>", "special": true}],
+  return parse_json(R"({"added_tokens": [{"id": 9, "content": "<e>", "special": true}],
     "model": {"type": "BPE", "vocab": {"a": 0, "b": 1, "ab": 2, "c": 3, "abc": 4, "\u00e9": 5}, "merges": ["a b", ["ab", "c"]]}})");
 }
 

@@ -104,7 +104,7 @@ TEST_CASE("namespaces and macros that hold themselves leave nothing behind") {
 
 TEST_CASE("damaged templates are rendered or refused, never worse") {
   const fs::path dir = fs::path(VIME_TEST_DATA) / "templates";
-  const Json messages = Json::parse(R"([{"role": "user", "content": "a"}, {"role": "assistant", "content": "b"}])");
+  const Json messages = parse_json(R"([{"role": "user", "content": "a"}, {"role": "assistant", "content": "b"}])");
   const std::string bits[] = {"{%", "%}", "{{", "}}", "-", "'", "\"", "|", "[", "]", "(", ")", "endif", "for", "\xff"};
   int rendered_count = 0;
   int refused_count = 0;

@@ -162,8 +162,8 @@ TEST_CASE("chunks cut a manifest into messages and are refused where they do not
   CHECK(got[0].bytes == 16);
   CHECK(got[1].entries[1].offset == 16);
   CHECK(manifest_key(got) == manifest_key(buckets));
-  for (const Json& wrong : {Json::parse("[[1, 16]]"), Json::parse("[[1, 16], [3, 20]]"),
-                            Json::parse("[[1, 8], [2, 20]]"), Json::parse("[3]")}) {
+  for (const Json& wrong : {parse_json("[[1, 16]]"), parse_json("[[1, 16], [3, 20]]"), parse_json("[[1, 8], [2, 20]]"),
+                            parse_json("[3]")}) {
     Json bad = info;
     bad["chunks"] = wrong;
     CHECK_THROWS_AS(kept.buckets(bad), Error);
