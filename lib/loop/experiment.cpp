@@ -193,7 +193,8 @@ bool Experiment::evaluation_is_due() const {
 void Experiment::train(const fs::path& batch, LoopState& next) {
   turns_.for_training();
   const auto begin = SteadyClock::now();
-  const std::vector<Json> replies = processes_.trainers().call_all("/train", {{"batch", batch.string()}, {"dump", ""}});
+  const std::vector<Json> replies =
+      processes_.trainers().call_all("/train", {{"batch", batch.string()}, {"probe", nullptr}});
   next.line["perf/train_time"] = seconds_since(begin);
   if (spec_.placement.device == "cuda") next.line["perf/trainer_peak_memory_bytes"] = peak_memory(replies);
   ChecksOn on;

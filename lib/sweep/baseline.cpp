@@ -18,17 +18,11 @@ double error_of(const std::vector<Check>& checks, const std::string& name) {
 }
 
 // Over all parameters: the norm of the difference, over the norm.
-double relative_distance(const StepRecord& one, const StepRecord& other) {
+double relative_distance(const StepRecord& one) {
   double difference = 0.0, size = 0.0;
-  const std::vector<ShardRecord>& parameters = other.ranks.front().shards;
-  for (std::size_t p = 0; p < parameters.size(); ++p) {
-    const std::vector<float>& found = one.ranks.front().shards.at(p).gradient;
-    const std::vector<float>& expected = parameters[p].gradient;
-    for (std::size_t i = 0; i < expected.size(); ++i) {
-      const double away = static_cast<double>(found.at(i)) - expected[i];
-      difference += away * away;
-      size += static_cast<double>(expected[i]) * expected[i];
-    }
+  for (const ShardRecord& parameter : one.ranks.front().shards) {
+    difference += parameter.gradient.difference_squares;
+    size += parameter.gradient.squares;
   }
   return std::sqrt(difference / size);
 }
@@ -47,10 +41,13 @@ double largest_logprob(const StepRecord& baseline) {
 Noise noise_between(const StepRecord& rounded, const StepRecord& exact, double lr) {
   CompareOptions options;
   options.lr = lr;
-  options.weight_spacing = kBfloat16Spacing;
   options.response_lengths = {static_cast<int64_t>(exact.ranks.front().logprobs.size())};
-  const std::vector<Check> checks = compare_step(exact, rounded, options);
-  return {.gradients = relative_distance(rounded, exact),
+  // The differences in the exact record are the other's as well.
+  StepRecord found = exact;
+  found.ranks.front().logprobs = rounded.ranks.front().logprobs;
+  found.ranks.front().logprobs_after = rounded.ranks.front().logprobs_after;
+  const std::vector<Check> checks = compare_step(exact, found, options);
+  return {.gradients = relative_distance(exact),
           .gradient = error_of(checks, "gradients"),
           .logprob = error_of(checks, "logprobs"),
           .weight = error_of(checks, "weights")};

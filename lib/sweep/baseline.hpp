@@ -3,6 +3,7 @@
 
 #include <vector>
 
+#include "base/files.hpp"
 #include "sweep/record.hpp"
 #include "sweep/tolerances.hpp"
 
@@ -10,7 +11,8 @@ namespace vime::sweep {
 
 struct Baseline {
   std::vector<StepRecord> steps;
-  double weight_spacing = 0.0;         // see CompareOptions
+  std::vector<fs::path> files;         // that its gradients and weights are in, by step
+  double weight_spacing = 0.0;         // that a leg's ranks are asked with (rollout::StepProbe)
   std::vector<Tolerances> tolerances;  // by step
 };
 
@@ -19,11 +21,11 @@ double largest_logprob(const StepRecord& baseline);
 
 Baseline float32_baseline(std::vector<StepRecord> steps);
 
-// `exact`: the same steps, by a single process in float32. Error{check_failed} when the two are so far apart that
-// nothing can be told.
+// `exact`: the same steps, by a single process in float32 that has held its own against the files of `steps`.
+// Error{check_failed} when the two are so far apart that nothing can be told.
 Baseline bfloat16_baseline(std::vector<StepRecord> steps, const std::vector<StepRecord>& exact, double lr);
 
-// Of one step; the learning rate is the step's.
+// Of one step; the learning rate is the step's. `exact` as above.
 Noise noise_between(const StepRecord& rounded, const StepRecord& exact, double lr);
 
 }  // namespace vime::sweep

@@ -8,7 +8,7 @@
 #include "base/error.hpp"
 #include "base/strings.hpp"
 #include "sweep/coverage.hpp"
-#include "sweep/dump.hpp"
+#include "sweep/rank_answer.hpp"
 
 namespace vime::sweep {
 namespace {
@@ -25,54 +25,21 @@ double distance(double a, double b) {
   return std::isnan(difference) ? kNever : difference;
 }
 
-// The same beyond what lies between neighbours.
-double distance_beyond(double a, double b, double spacing) {
-  const double difference = distance(a, b);
-  const double size = std::max(std::abs(a), std::abs(b));
-  if (spacing == 0.0 || size == 0.0 || !std::isfinite(size)) return difference;
-  return std::max(0.0, difference - spacing * std::exp2(std::ilogb(size)));
-}
-
 // 0 / 0 is no difference.
 double ratio(double difference, double scale) {
   return difference == 0.0 ? 0.0 : scale > 0.0 ? difference / scale : kNever;
-}
-
-double largest_size(const std::vector<float>& values) {
-  double largest = 0.0;
-  for (const float value : values) largest = std::max(largest, std::abs(static_cast<double>(value)));
-  return largest;
 }
 
 std::string value_text(double value) {
   return format_number(value, 6);
 }
 
-// Where element `at` of a shard lies in the row-major full tensor.
-class FullOffset {
- public:
-  explicit FullOffset(const ShardRecord& shard) {
-    const auto dim = static_cast<size_t>(shard.shard.dim);
-    size_t inner = 1;
-    for (size_t i = dim + 1; i < shard.full_shape.size(); ++i) inner *= static_cast<size_t>(shard.full_shape[i]);
-    run_ = inner * static_cast<size_t>(shard.shard.end - shard.shard.begin);
-    stride_ = inner * static_cast<size_t>(shard.full_shape[dim]);
-    begin_ = inner * static_cast<size_t>(shard.shard.begin);
-  }
-  size_t operator()(size_t at) const { return at / run_ * stride_ + begin_ + at % run_; }
-
- private:
-  size_t run_ = 0;     // elements in a row that the shard has
-  size_t stride_ = 0;  // from the first of a run to the first of the next
-  size_t begin_ = 0;
-};
-
 // "[3, 17]"
-std::string element_text(size_t offset, const tensor::Shape& shape) {
+std::string element_text(int64_t offset, const tensor::Shape& shape) {
   tensor::Shape index(shape.size());
   for (size_t dim = shape.size(); dim-- > 0;) {
-    index[dim] = static_cast<int64_t>(offset % static_cast<size_t>(shape[dim]));
-    offset /= static_cast<size_t>(shape[dim]);
+    index[dim] = offset % shape[dim];
+    offset /= shape[dim];
   }
   return tensor::shape_text(index);
 }
@@ -81,17 +48,17 @@ std::string element_text(size_t offset, const tensor::Shape& shape) {
 class ShardComparison {
  public:
   ShardComparison(std::string check, std::string noun, std::string unit, double tolerance,
-                  std::vector<float> ShardRecord::*values, double spacing = 0.0)
-      : noun_(std::move(noun)), unit_(std::move(unit)), values_(values), spacing_(spacing) {
+                  TensorFigures ShardRecord::*figures)
+      : noun_(std::move(noun)), unit_(std::move(unit)), figures_(figures) {
     check_.name = std::move(check);
     check_.tolerance = tolerance;
   }
 
-  void parameter(const ShardRecord& expected, const StepRecord& leg, double scale) {
+  void parameter(const std::string& name, const StepRecord& leg, double scale) {
     bool differs = false;
     for (const RankRecord& rank : leg.ranks) {
       for (const ShardRecord& shard : rank.shards) {
-        if (shard.name == expected.name) differs = !shard_fits(expected, shard, rank, leg, scale) || differs;
+        if (shard.name == name) differs = !shard_fits(shard, rank, leg, scale) || differs;
       }
     }
     differing_ += differs ? 1 : 0;
@@ -108,22 +75,12 @@ class ShardComparison {
   }
 
  private:
-  bool shard_fits(const ShardRecord& expected, const ShardRecord& shard, const RankRecord& rank, const StepRecord& leg,
-                  double scale) {
-    const std::vector<float>& found = shard.*values_;
-    const std::vector<float>& whole = expected.*values_;
-    if (found.empty()) return true;  // the last parts of a short vocabulary
-    const FullOffset offset(shard);
-    double largest = -1.0;
-    size_t at = 0;
-    for (size_t i = 0; i < found.size(); ++i) {
-      const double away = distance_beyond(found[i], whole[offset(i)], spacing_);
-      if (away <= largest) continue;
-      largest = away;
-      at = i;
-    }
-    const double error = ratio(largest, scale);
-    const std::string element = element_text(offset(at), shard.full_shape);
+  bool shard_fits(const ShardRecord& shard, const RankRecord& rank, const StepRecord& leg, double scale) {
+    if (tensor::element_count(shard.shard.shape) == 0) return true;  // the last parts of a short vocabulary
+    const TensorFigures& figures = shard.*figures_;
+    // One that is no number is no figure to be close by.
+    const double error = ratio(std::isnan(figures.difference) ? kNever : figures.difference, scale);
+    const std::string element = element_text(figures.at, shard.full_shape);
     if (error > check_.error || check_.where.empty()) {
       check_.error = error;
       check_.where = step_text(leg) + ", " + rank_name(rank.place) + ", " + shard.name + " " + element;
@@ -131,8 +88,8 @@ class ShardComparison {
     if (error <= check_.tolerance) return true;
     if (check_.failure.empty()) {
       check_.failure = step_text(leg) + ": " + noun_ + " of " + shard.name + " differs on " + rank_name(rank.place) +
-                       ": element " + element + " is " + value_text(found[at]) + ", baseline " +
-                       value_text(whole[offset(at)]) + "; " + unit_ + " " + error_text(error) + ", allowed " +
+                       ": element " + element + " is " + value_text(figures.found) + ", baseline " +
+                       value_text(figures.expected) + "; " + unit_ + " " + error_text(error) + ", allowed " +
                        error_text(check_.tolerance);
     }
     return false;
@@ -140,8 +97,7 @@ class ShardComparison {
 
   Check check_;
   std::string noun_, unit_;
-  std::vector<float> ShardRecord::*values_;
-  double spacing_;
+  TensorFigures ShardRecord::*figures_;
   int differing_ = 0;
 };
 
@@ -205,21 +161,27 @@ Check compare_logprobs(const StepRecord& baseline, const StepRecord& leg, const 
 
 }  // namespace
 
-double gradient_scale(const std::vector<float>& gradient, double largest) {
-  return std::max(largest_size(gradient), kGradientFloor * largest);
+double largest_gradient(const StepRecord& baseline) {
+  double largest = 0.0;
+  for (const ShardRecord& parameter : baseline.ranks.front().shards) {
+    largest = std::max(largest, parameter.gradient.largest);
+  }
+  return largest;
+}
+
+double gradient_scale(double largest_of_parameter, double largest_of_model) {
+  return std::max(largest_of_parameter, kGradientFloor * largest_of_model);
 }
 
 std::vector<Check> compare_step(const StepRecord& baseline, const StepRecord& leg, const CompareOptions& options) {
   const Tolerances& tolerances = options.tolerances;
   const RankRecord& whole = baseline.ranks.front();
-  double largest = 0.0;
-  for (const ShardRecord& parameter : whole.shards) largest = std::max(largest, largest_size(parameter.gradient));
+  const double largest = largest_gradient(baseline);
   ShardComparison gradients("gradients", "gradient", "relative error", tolerances.gradient, &ShardRecord::gradient);
-  ShardComparison weights("weights", "weight", "difference in learning rates", tolerances.weight, &ShardRecord::weight,
-                          options.weight_spacing);
+  ShardComparison weights("weights", "weight", "difference in learning rates", tolerances.weight, &ShardRecord::weight);
   for (const ShardRecord& parameter : whole.shards) {
-    gradients.parameter(parameter, leg, gradient_scale(parameter.gradient, largest));
-    weights.parameter(parameter, leg, options.lr);
+    gradients.parameter(parameter.name, leg, gradient_scale(parameter.gradient.largest, largest));
+    weights.parameter(parameter.name, leg, options.lr);
   }
   return {check_coverage(baseline, leg),
           compare_figure("grad_norm", "gradient norm", leg, leg.grad_norm, baseline.grad_norm,
@@ -264,10 +226,8 @@ std::string baseline_problem(const StepRecord& baseline) {
   }
   const RankRecord& whole = baseline.ranks.front();
   for (const ShardRecord& parameter : whole.shards) {
-    for (const std::vector<float>* values : {&parameter.gradient, &parameter.weight}) {
-      if (!std::all_of(values->begin(), values->end(), [](float value) { return std::isfinite(value); })) {
-        return say(parameter.name + " has values that are not finite");
-      }
+    if (!std::isfinite(parameter.gradient.largest) || !std::isfinite(parameter.weight.largest)) {
+      return say(parameter.name + " has values that are not finite");
     }
   }
   for (const std::vector<double>* values : {&whole.logprobs, &whole.logprobs_after}) {

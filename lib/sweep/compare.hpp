@@ -1,5 +1,6 @@
 // A leg's optimizer step against the baseline's: every element of every gradient and weight on every rank (copies
-// included), every log-prob, loss and gradient norm. Pure; comparisons are written so that a NaN fails them.
+// included), by the figures that the ranks have worked out, every log-prob, loss and gradient norm. Pure; comparisons
+// are written so that a NaN fails them.
 #pragma once
 
 #include <cstdint>
@@ -16,17 +17,13 @@ struct CompareOptions {
   Tolerances tolerances;
   double lr = 0.0;                        // of this step
   std::vector<int64_t> response_lengths;  // [samples] of the batch, to name tokens by
-  // Of the type that weights are kept in beside their float32 master copy: the distance of neighbouring numbers, over
-  // the power of two below them; 0 where there is no such type. Two masters that all but agree may round to neighbours,
-  // so that much is no difference.
-  double weight_spacing = 0.0;
 };
 
+// The largest size of a gradient's element, over all parameters.
+double largest_gradient(const StepRecord& baseline);
 // What a parameter's differences are divided by: the largest size of its gradient's elements, but never less than
-// kGradientFloor of `largest`, which is that of the whole model.
-double gradient_scale(const std::vector<float>& gradient, double largest);
-
-inline constexpr double kBfloat16Spacing = 1.0 / 128;
+// kGradientFloor of the model's.
+double gradient_scale(double largest_of_parameter, double largest_of_model);
 
 // "coverage", "grad_norm", "gradients", "loss", "logprobs" and "weights".
 std::vector<Check> compare_step(const StepRecord& baseline, const StepRecord& leg, const CompareOptions& options);

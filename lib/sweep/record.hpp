@@ -1,4 +1,4 @@
-// What one optimizer step left behind, of all ranks. Plain data.
+// What one optimizer step left behind, of all ranks: the elements as figures, which the ranks work out. Plain data.
 #pragma once
 
 #include <string>
@@ -6,17 +6,20 @@
 
 #include "arch/parameters.hpp"
 #include "placement/placement.hpp"
+#include "rollout/step_probe.hpp"
 #include "tensor/tensor.hpp"
 
 namespace vime::sweep {
+
+using rollout::TensorFigures;
 
 // A rank's part of one parameter. Rows first, as everywhere.
 struct ShardRecord {
   std::string name;  // Hugging Face name
   tensor::Shape full_shape;
   arch::Shard shard;
-  std::vector<float> gradient;  // [shard.shape]: of the whole batch, before clipping
-  std::vector<float> weight;    // [shard.shape]: after the step
+  TensorFigures gradient;  // of the whole batch, before clipping
+  TensorFigures weight;    // after the step
 };
 
 struct RankRecord {

@@ -12,8 +12,7 @@ namespace {
 
 const char* const kReadOn =
     "docs/parallelism.md says how to find the cause; --only tp=2,pp=2 and the like reruns some legs, --run-dir DIR "
-    "keeps "
-    "the dumps of those that fail";
+    "keeps their folders";
 
 // The figures of the table, by the names of their checks: what a leg is mainly read by.
 constexpr const char* kColumns[] = {"grad_norm", "gradients", "logprobs", "loss", "weights", "engine_logprobs"};

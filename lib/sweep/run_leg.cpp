@@ -11,7 +11,7 @@
 #include "report/records.hpp"
 #include "spec/print.hpp"
 #include "sweep/compare.hpp"
-#include "sweep/dump.hpp"
+#include "sweep/rank_answer.hpp"
 #include "sweep/samples.hpp"
 
 namespace vime::sweep {
@@ -31,11 +31,9 @@ class LegRun {
                                                loop::PushOptions{.compare_contents = true});
   }
 
-  StepRecord train(size_t step) {
-    const fs::path dump = dump_folder(directory_.root()) / ("step_" + std::to_string(step + 1));
-    make_directories(dump);
-    const std::vector<Json> replies =
-        processes_->trainers().call_all("/train", {{"batch", samples_.files[step].string()}, {"dump", dump.string()}});
+  StepRecord train(size_t step, const rollout::StepProbe& probe) {
+    const std::vector<Json> replies = processes_->trainers().call_all(
+        "/train", {{"batch", samples_.files[step].string()}, {"probe", rollout::to_json(probe)}});
     const loop::TrainFigures figures = loop::train_figures(replies, static_cast<int64_t>(step), {}, {});
     StepRecord record;
     record.step = static_cast<int>(step) + 1;
@@ -45,7 +43,11 @@ class LegRun {
     const std::vector<int64_t>& responses = samples_.batches[step].response_lengths;
     const int64_t tokens = std::accumulate(responses.begin(), responses.end(), int64_t{0});
     for (const placement::TrainerRank& rank : prepared_.plan.ranks) {
-      record.ranks.push_back(read_rank_dump(dump, prepared_.config, {rank, prepared_.plan.layout}, tokens));
+      const std::string what = rank_name(rank) + ": answer to /train";
+      const rollout::StepAnswer answer =
+          rollout::parse_step_answer(json_member(replies.at(static_cast<size_t>(rank.rank)), "answer", what), what);
+      record.ranks.push_back(
+          rank_record(answer, prepared_.config, {rank, prepared_.plan.layout}, tokens, !probe.against.empty()));
     }
     return record;
   }
@@ -108,12 +110,13 @@ bool all_passed(const std::vector<Check>& checks) {
 void run_steps(LegRun& run, const LegTask& task, const Samples& samples, const Baseline& baseline,
                std::vector<Check>& checks) {
   CompareOptions options;
-  options.weight_spacing = baseline.weight_spacing;
   options.lr = task.prepared.spec.trainer.lr;
   for (size_t step = 0; step < baseline.steps.size() && all_passed(checks); ++step) {
     options.tolerances = baseline.tolerances[step];
     options.response_lengths = samples.batches[step].response_lengths;
-    merge_checks(checks, compare_step(baseline.steps[step], run.train(step), options));
+    const rollout::StepProbe probe{.against = baseline.files.at(step).string(),
+                                   .weight_spacing = baseline.weight_spacing};
+    merge_checks(checks, compare_step(baseline.steps[step], run.train(step, probe), options));
     merge_checks(checks, run.push(step));
     // Engines that a push has left on other weights stay paused.
     const bool pushed = std::all_of(checks.begin(), checks.end(), [](const Check& check) {
@@ -133,15 +136,12 @@ void require_every_check(const std::vector<Check>& checks) {
 
 }  // namespace
 
-fs::path dump_folder(const fs::path& leg_folder) {
-  return leg_folder / "dump";
-}
-
-std::vector<StepRecord> train_alone(const LegTask& task, const Samples& samples) {
+std::vector<StepRecord> train_alone(const LegTask& task, const Samples& samples,
+                                    const std::vector<rollout::StepProbe>& probes) {
   LegRun run(task, samples);
   std::vector<StepRecord> records;
   for (size_t step = 0; step < samples.batches.size(); ++step) {
-    records.push_back(run.train(step));
+    records.push_back(run.train(step, probes.at(step)));
     const std::string problem = baseline_problem(records.back());
     if (!problem.empty()) throw Error(ErrorKind::check_failed, problem + "; nothing can be held against it");
   }

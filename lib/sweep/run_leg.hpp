@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "loop/prepare.hpp"
+#include "rollout/step_probe.hpp"
 #include "rollout/train_batch.hpp"
 #include "sweep/baseline.hpp"
 #include "sweep/result.hpp"
@@ -26,15 +27,13 @@ struct Samples {
   std::vector<fs::path> files;               // where they lie
 };
 
-// Trains in a single process, without engines. Error for whatever goes wrong, and Error{check_failed} for steps that
-// nothing can be held against.
-std::vector<StepRecord> train_alone(const LegTask& task, const Samples& samples);
+// Trains in a single process, without engines. probes: by step. Error for whatever goes wrong, and Error{check_failed}
+// for steps that nothing can be held against.
+std::vector<StepRecord> train_alone(const LegTask& task, const Samples& samples,
+                                    const std::vector<rollout::StepProbe>& probes);
 
 // What is wrong with the leg, a process that will not start included, is in the result. Only the user's interruption is
 // thrown: Error{interrupted}.
 LegResult run_leg(const LegTask& task, const Samples& samples, const Baseline& baseline);
-
-// Where a step's dump lies in a leg's folder, for removal.
-fs::path dump_folder(const fs::path& leg_folder);
 
 }  // namespace vime::sweep

@@ -18,6 +18,7 @@ namespace vime::sweep {
 namespace {
 
 const char* const kSamplesFolder = "samples";
+const char* const kStepsFolder = "steps";  // of a baseline
 
 Subject subject_of(const SweepPlan& plan, const SweepOptions& options) {
   const spec::ExperimentSpec& spec = plan.prepared.spec;
@@ -30,6 +31,10 @@ Subject subject_of(const SweepPlan& plan, const SweepOptions& options) {
           .device = spec.placement.device,
           .model = spec.model.path ? *spec.model.path : spec.model.preset.value_or(""),
           .left_out = plan.left_out};
+}
+
+std::string baseline_folder(Loss loss) {
+  return std::string("baseline-") + loss_name(loss);
 }
 
 // In a folder that is there, under the names that a run gives its rollouts, so that a leg's spec can also be given to
@@ -83,6 +88,7 @@ class Sweep {
       if (last.status == Status::not_run) continue;
       options_.print(table_row(last, {i + 1, plan_.legs.size(), seconds_left(result_.legs, left)}));
     }
+    for (const LegResult& baseline : result_.baselines) tidy_baseline(baseline);
     result_.seconds = seconds_since(start);
     remove_what_is_not_kept();
     options_.print(closing(result_));
@@ -113,13 +119,25 @@ class Sweep {
 
   // In bfloat16 a second process, in float32, says how large the noise is.
   Baseline train_baseline(const LegTask& task) {
-    std::vector<StepRecord> steps = train_alone(task, samples_);
-    if (plan_.settings.dtype == "float32") return float32_baseline(std::move(steps));
+    std::vector<rollout::StepProbe> writing, comparing;
+    std::vector<fs::path> files;
+    for (size_t step = 0; step < samples_.files.size(); ++step) {
+      files.push_back(task.folder / kStepsFolder / ("step_" + std::to_string(step + 1) + ".safetensors"));
+      writing.push_back({.write = files.back().string()});
+      comparing.push_back({.against = files.back().string(), .weight_spacing = kBfloat16Spacing});
+    }
+    std::vector<StepRecord> steps = train_alone(task, samples_, writing);
+    if (plan_.settings.dtype == "float32") {
+      Baseline baseline = float32_baseline(std::move(steps));
+      baseline.files = std::move(files);
+      return baseline;
+    }
     SweepPlan exact = plan_;
     exact.settings.dtype = "float32";
     const LegTask beside = task_of(exact, task.leg, false, task.folder.filename().string() + "-float32");
     Baseline baseline =
-        bfloat16_baseline(std::move(steps), train_alone(beside, samples_), task.prepared.spec.trainer.lr);
+        bfloat16_baseline(std::move(steps), train_alone(beside, samples_, comparing), task.prepared.spec.trainer.lr);
+    baseline.files = std::move(files);
     tidy(beside.folder, Status::pass);
     return baseline;
   }
@@ -128,7 +146,7 @@ class Sweep {
     const auto start = SteadyClock::now();
     LegResult result;
     result.leg = baseline_leg(loss);
-    const LegTask task = task_of(plan_, result.leg, false, std::string("baseline-") + loss_name(loss));
+    const LegTask task = task_of(plan_, result.leg, false, baseline_folder(loss));
     if (!interrupted()) {
       try {
         baselines_[loss] = train_baseline(task);
@@ -140,7 +158,6 @@ class Sweep {
       }
       result.seconds = seconds_since(start);
       name_logs(task.folder, result);
-      tidy(task.folder, result.status);
       options_.print(baseline_row(result));
     }
     result_.baselines.push_back(std::move(result));
@@ -190,14 +207,20 @@ class Sweep {
     return result_.interrupted;
   }
 
-  // Dumps are large: only a failed leg's are kept, where the user has said where.
   void tidy(const fs::path& folder, Status status) const {
+    if (!options_.keep && status != Status::fail) remove(folder);
+  }
+
+  // What legs were held against is large, and by itself of no use.
+  void tidy_baseline(const LegResult& baseline) const {
+    const fs::path folder = root_ / baseline_folder(baseline.leg.loss);
+    remove(folder / kStepsFolder);
+    tidy(folder, baseline.status);
+  }
+
+  static void remove(const fs::path& folder) {
     std::error_code error;
-    if (!options_.keep && status != Status::fail) {
-      fs::remove_all(folder, error);
-    } else if (!options_.keep || status != Status::fail) {
-      fs::remove_all(dump_folder(folder), error);
-    }
+    fs::remove_all(folder, error);
     if (error) log::warning("sweep", "remove " + folder.string() + ": " + error.message());
   }
 

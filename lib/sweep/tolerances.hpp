@@ -52,4 +52,7 @@ const char* too_noisy(const Noise& noise);
 // or a factor is still found in any parameter whose elements reach that size.
 inline constexpr double kGradientFloor = 1e-2;
 
+// rollout::StepProbe::weight_spacing of weights in bfloat16.
+inline constexpr double kBfloat16Spacing = 1.0 / 128;
+
 }  // namespace vime::sweep

@@ -34,6 +34,9 @@ class SafetensorsFile {
   std::unique_ptr<State> state_;
 };
 
+// Whether a finished file survives the machine's end, which takes as long as the disk, or only the process's.
+enum class Lasts { for_good, until_shutdown };
+
 // Writes a file whose tensors come one after another. Writes aside; finish() fsyncs and renames. Error{exhausted} when
 // the disk is full. The header keeps the order given. The data has the largest elements first, equal ones as given, so
 // that every tensor begins at a multiple of its element size without gaps; the header is padded to 8 bytes.
@@ -46,7 +49,7 @@ class SafetensorsWriter {
   SafetensorsWriter& operator=(const SafetensorsWriter&) = delete;
 
   void append(const std::byte* tensor, uint64_t bytes);  // the next tensor, in the order of the data
-  void finish();                                         // all tensors must be there
+  void finish(Lasts lasts = Lasts::for_good);            // all tensors must be there
 
  private:
   fs::path path_, aside_;

@@ -90,12 +90,13 @@ void SafetensorsWriter::append(const std::byte* tensor, uint64_t bytes) {
   ++next_;
 }
 
-void SafetensorsWriter::finish() {
+void SafetensorsWriter::finish(Lasts lasts) {
   VIME_CHECK(next_ == sizes_.size(), path_.string() + ": tensors are missing");
-  if (::fsync(fd_.get()) != 0) throw_errno(ErrorKind::exhausted, "fsync " + aside_.string());
+  const bool syncs = lasts == Lasts::for_good;
+  if (syncs && ::fsync(fd_.get()) != 0) throw_errno(ErrorKind::exhausted, "fsync " + aside_.string());
   if (::rename(aside_.c_str(), path_.c_str()) != 0) throw_errno(ErrorKind::exhausted, "rename to " + path_.string());
   fd_.reset();
-  sync_directory(path_.has_parent_path() ? path_.parent_path() : fs::path("."));
+  if (syncs) sync_directory(path_.has_parent_path() ? path_.parent_path() : fs::path("."));
 }
 
 void write_safetensors(const fs::path& path, const std::vector<TensorView>& tensors,

@@ -13,6 +13,7 @@
 #include "model/torch_device.hpp"
 #include "rollout/train_batch.hpp"
 #include "trainer/shared_gradients.hpp"
+#include "trainer/step_figures.hpp"
 #include "weights/shared_arena.hpp"
 
 namespace vime::trainer {
@@ -139,12 +140,17 @@ rollout::ScheduleOptions TrainerRank::schedule_options(int64_t samples) const {
   return options;
 }
 
-std::vector<StepFigures> TrainerRank::train(const std::string& batch_path, const std::string& dump) {
+std::vector<StepFigures> TrainerRank::train(const std::string& batch_path) {
+  return train(batch_path, nullptr).first;
+}
+
+std::pair<std::vector<StepFigures>, rollout::StepAnswer> TrainerRank::train(const std::string& batch_path,
+                                                                            const rollout::StepProbe* probe) {
   const rollout::TrainBatch batch = rollout::read_train_batch(batch_path, options_.run_id);
   const BatchView view(batch);
   const std::vector<rollout::StepSchedule> steps =
       rollout::schedule_micro_batches(batch.lengths, schedule_options(batch.samples()));
-  VIME_CHECK(dump.empty() || steps.size() == 1, "a dump is of one optimizer step");
+  VIME_CHECK(probe == nullptr || steps.size() == 1, "a probe is of one optimizer step");
 
   // All old log-probs come from the weights that generated the samples, so they are computed before the first step, in
   // the same micro-batches as the training passes: then the first step's ratio is exactly 1 unless something is wrong.
@@ -156,12 +162,14 @@ std::vector<StepFigures> TrainerRank::train(const std::string& batch_path, const
   FixedLogprobs fixed;
   if (options_.policy.loss.type != algo::PolicyLossType::sft) fixed.old = policy_->logprobs(*decoder_, view, mine);
   if (reference_) fixed.reference = policy_->logprobs(*reference_, view, mine);
-  std::vector<double> before = fixed.old;
-  if (!dump.empty() && before.empty()) before = policy_->logprobs(*decoder_, view, mine);
+  rollout::StepAnswer answer;
+  if (probe != nullptr) answer.logprobs = fixed.old.empty() ? policy_->logprobs(*decoder_, view, mine) : fixed.old;
   std::vector<StepFigures> figures;
   for (const rollout::StepSchedule& step : steps) figures.push_back(train_step(view, step, fixed));
-  if (!dump.empty()) write_dump(dump, before, policy_->logprobs(*decoder_, view, mine));
-  return figures;
+  if (probe == nullptr) return {std::move(figures), {}};
+  answer.logprobs_after = policy_->logprobs(*decoder_, view, mine);
+  answer.shards = figures_of_step(*probe);
+  return {std::move(figures), std::move(answer)};
 }
 
 std::vector<double> TrainerRank::logprobs(const std::string& batch_path) {
@@ -221,25 +229,14 @@ void TrainerRank::sum_tied_embeddings() {
   trainer::sum_tied_embeddings(optimizer_->flat_gradient(), decoder_->layout(), *groups_.tied_ends());
 }
 
-void TrainerRank::write_dump(const std::string& folder, const std::vector<double>& before,
-                             const std::vector<double>& after) {
-  const std::vector<std::byte> gradients = in_state_layout(optimizer_->summed_gradient());
-  const std::vector<std::byte> weights = in_state_layout(optimizer_->weights());
-  std::vector<tensor::TensorView> views;
-  const auto add = [&](const std::string& prefix, const std::vector<std::byte>& values) {
-    for (const arch::ArenaEntry& entry : state_layout().entries) {
-      views.push_back(
-          {{prefix + entry.parameter.full.name, tensor::DType::f32, entry.shard.shape}, values.data() + entry.offset});
-    }
-  };
-  add("grad.", gradients);
-  add("weight.", weights);
-  for (const auto& [name, values] : {std::pair{"logprobs", &before}, std::pair{"logprobs_after", &after}}) {
-    views.push_back({{name, tensor::DType::f64, {static_cast<int64_t>(values->size())}},
-                     reinterpret_cast<const std::byte*>(values->data())});
+std::vector<rollout::ShardFigures> TrainerRank::figures_of_step(const rollout::StepProbe& probe) {
+  const torch::Tensor gradient = optimizer_->summed_gradient();
+  const torch::Tensor& weights = optimizer_->weights();
+  if (!probe.write.empty()) {
+    VIME_CHECK(options_.plan.ranks.size() == 1, "a single rank writes a step's file");
+    write_step(probe.write, decoder_->layout(), gradient, weights);
   }
-  make_directories(folder);
-  tensor::write_safetensors(fs::path(folder) / ("rank_" + std::to_string(options_.rank) + ".safetensors"), views);
+  return step_figures(decoder_->layout(), gradient, weights, probe.against, probe.weight_spacing);
 }
 
 void TrainerRank::offload() {

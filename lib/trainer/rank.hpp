@@ -8,6 +8,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "algo/policy_loss.hpp"
@@ -18,6 +19,7 @@
 #include "http/client.hpp"
 #include "model/decoder.hpp"
 #include "placement/placement.hpp"
+#include "rollout/step_probe.hpp"
 #include "spec/placement_request.hpp"
 #include "trainer/layout_groups.hpp"
 #include "trainer/optimizer.hpp"
@@ -96,12 +98,12 @@ class TrainerRank {
   // Joins the groups, the world at rank 0's meeting point, and reads the optimizer's state of a checkpoint.
   void setup(const std::string& meeting_host, uint16_t meeting_port);
   uint16_t meeting_port() const;  // of rank 0; 0 on the others. Not collective.
+  const placement::TrainerRank& place() const { return options_.plan.ranks[static_cast<size_t>(options_.rank)]; }
 
-  // dump: a folder for rank_<rank>.safetensors with what this rank computed, for comparisons between layouts; "" =
-  // none. A batch of one optimizer step only.
-  //   grad.<HF name>, weight.<HF name>   float32, this rank's shard: summed gradient before clipping, weight afterwards
-  //   logprobs, logprobs_after           float64 [response tokens], before and after the step, NaN where others know
-  std::vector<StepFigures> train(const std::string& batch_path, const std::string& dump);
+  std::vector<StepFigures> train(const std::string& batch_path);
+  // The same, and what the probe asks of the step; a batch of one optimizer step only. Without a probe: no answer.
+  std::pair<std::vector<StepFigures>, rollout::StepAnswer> train(const std::string& batch_path,
+                                                                 const rollout::StepProbe* probe);
   // Log-probs (natural) of the batch's response tokens under the present weights, without a temperature: [response
   // tokens], NaN where other ranks know them. Every data-parallel rank has at least one sample.
   std::vector<double> logprobs(const std::string& batch_path);
@@ -149,7 +151,6 @@ class TrainerRank {
 
   const RankOptions& options() const { return options_; }
   const LayoutGroups& groups() const { return groups_; }
-  const placement::TrainerRank& place() const { return options_.plan.ranks[static_cast<size_t>(options_.rank)]; }
   model::Decoder& decoder() { return *decoder_; }
   Optimizer& optimizer() { return *optimizer_; }
 
@@ -166,7 +167,7 @@ class TrainerRank {
   void check_checkpoint() const;
   rollout::ScheduleOptions schedule_options(int64_t samples) const;
   StepFigures train_step(const BatchView& view, const rollout::StepSchedule& step, const FixedLogprobs& fixed);
-  void write_dump(const std::string& folder, const std::vector<double>& before, const std::vector<double>& after);
+  std::vector<rollout::ShardFigures> figures_of_step(const rollout::StepProbe& probe);
   bool writes_checkpoints() const { return place().dp_rank == 0 && place().cp_rank == 0; }  // rank 0 and its replica
   bool has_reader() const;
   bool on_gpu() const { return options_.device == "cuda"; }

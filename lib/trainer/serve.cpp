@@ -8,6 +8,7 @@
 #include <functional>
 #include <mutex>
 #include <new>
+#include <optional>
 #include <utility>
 
 #include "base/deadline.hpp"
@@ -136,11 +137,15 @@ Json memory_json(TrainerRank& rank) {
 }
 
 Json handle_train(TrainerRank& rank, const Json& body) {
-  Json steps = Json::array();
-  for (const StepFigures& figures :
-       rank.train(json_string(body, "batch", "/train"), json_string(body, "dump", "/train")))
-    steps.push_back(figures_json(figures));
-  return {{"steps", steps}, {"memory", memory_json(rank)}};
+  const Json& asked = json_member(body, "probe", "/train");
+  std::optional<rollout::StepProbe> probe;
+  if (!asked.is_null()) probe = rollout::parse_step_probe(asked, "/train: \"probe\"");
+  const auto [steps, answer] = rank.train(json_string(body, "batch", "/train"), probe ? &*probe : nullptr);
+  Json reply = {{"steps", Json::array()}};
+  for (const StepFigures& figures : steps) reply["steps"].push_back(figures_json(figures));
+  reply["memory"] = memory_json(rank);
+  if (probe) reply["answer"] = rollout::to_json(answer);
+  return reply;
 }
 
 Json handle_push(TrainerRank& rank, const Json& body) {

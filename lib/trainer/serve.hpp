@@ -2,7 +2,8 @@
 // Commands run one after another in the order of their arrival; each is answered when it has been done.
 //   GET  /health                       200 once the weights are there
 //   POST /setup  {"meeting_host", "meeting_port"}                        {}
-//   POST /train  {"batch": path, "dump": folder or ""}               {"steps": [figures], "memory": figures of memory}
+//   POST /train  {"batch": path, "probe": null or one}               {"steps": [figures], "memory": figures of memory,
+//                                      "answer"}: the probe's; both as in rollout/step_probe.hpp
 //   POST /prepare_push {}                                            {"seconds"}: before the engines are paused
 //   POST /push   {"version", "engines": [{"id","url","token","init"}], "checksums": bool}
 //                                      {"results": [{"engine","error"}], "prepare_s", "extra_bytes", "replica",

@@ -2,7 +2,6 @@
 // own.
 #include "torch_doctest.hpp"
 
-#include <cmath>
 #include <future>
 #include <mutex>
 
@@ -13,11 +12,6 @@ using namespace vime;
 using namespace vime::trainer;
 
 namespace {
-
-struct Trained {
-  std::map<std::string, std::vector<double>> dump;
-  double loss = 0.0, grad_norm = 0.0;
-};
 
 // A rank's whole life is on its thread, since the GPU is the thread's.
 void run_rank(RankOptions options, std::promise<uint16_t>& port, std::shared_future<uint16_t> meeting,
@@ -33,16 +27,19 @@ void run_rank(RankOptions options, std::promise<uint16_t>& port, std::shared_fut
   }
 }
 
-Trained train_once(RankOptions options, tensor::DType dtype) {
+// against: the file of a single rank's step; "" = the folder gets one.
+StepOfTest train_once(RankOptions options, tensor::DType dtype, const fs::path& folder,
+                      const std::string& against = "") {
   options.device = "cuda";
   options.dtype = dtype;
   for (size_t i = 0; i < options.plan.devices.size(); ++i) {
     options.plan.devices[i].uuid = gpu::device_uuid(static_cast<int>(i));
   }
-  const TempDir folder;
-  const fs::path path = folder.path() / "batch.safetensors";
+  const fs::path path = folder / "batch.safetensors";
   rollout::write_train_batch(path, parallel_batch());
-  Trained trained;
+  rollout::StepProbe probe;
+  (against.empty() ? probe.write : probe.against) = against.empty() ? (folder / "step").string() : against;
+  StepOfTest trained;
   std::mutex mutex;
   std::promise<uint16_t> port;
   const std::shared_future<uint16_t> meeting = port.get_future().share();
@@ -52,37 +49,16 @@ Trained train_once(RankOptions options, tensor::DType dtype) {
     own.rank = static_cast<int>(i);
     ranks.push_back(std::async(std::launch::async, [&, own] {
       run_rank(own, port, meeting, [&](TrainerRank& rank) {
-        const std::vector<StepFigures> steps = rank.train(path, folder.path());
+        const auto [steps, answer] = rank.train(path, &probe);
         const std::lock_guard lock(mutex);
         trained.loss += steps.at(0).policy.terms.loss;
         trained.grad_norm = steps.at(0).grad_norm;
+        trained.add(answer, rank.place());
       });
     }));
   }
   for (std::future<void>& rank : ranks) rank.get();
-  trained.dump = read_dump(folder.path(), options);
   return trained;
-}
-
-double norm(const std::vector<double>& values) {
-  double sum = 0.0;
-  for (const double value : values) sum += value * value;
-  return std::sqrt(sum);
-}
-
-// Largest distance of any tensor, relative to its size and at least to a fiftieth of the largest of its kind.
-double apart(const Trained& a, const Trained& b, const std::string& kind) {
-  double largest_size = 0.0, largest = 0.0;
-  for (const auto& [name, values] : b.dump) {
-    if (name.starts_with(kind)) largest_size = std::max(largest_size, norm(values));
-  }
-  for (const auto& [name, values] : b.dump) {
-    if (!name.starts_with(kind)) continue;
-    std::vector<double> difference = a.dump.at(name);
-    for (size_t i = 0; i < difference.size(); ++i) difference[i] -= values[i];
-    largest = std::max(largest, norm(difference) / std::max(norm(values), largest_size / 50));
-  }
-  return largest;
 }
 
 struct Case {
@@ -92,18 +68,19 @@ struct Case {
 
 void hold_against_one(const std::vector<Case>& cases, bool tied, tensor::DType dtype, double bound) {
   const arch::ModelConfig config = parallel_config(tied);
-  const Trained one = train_once(options_of({}, config), dtype);
+  const TempDir folder;
+  const StepOfTest one = train_once(options_of({}, config), dtype, folder.path());
   for (const Case& of : cases) {
     CAPTURE(of.layout.name());
     CAPTURE(static_cast<int>(of.recompute));
     RankOptions options = options_of(of.layout, config);
     options.recompute = of.recompute;
-    const Trained found = train_once(options, dtype);
+    const StepOfTest found = train_once(options, dtype, folder.path(), folder.path() / "step");
     CHECK(found.loss == doctest::Approx(one.loss).epsilon(bound));
     CHECK(found.grad_norm == doctest::Approx(one.grad_norm).epsilon(bound));
-    CHECK(apart(found, one, "grad.") < bound);
-    CHECK(apart(found, one, "weight.") < bound);
-    CHECK(apart(found, one, "logprobs") < bound);
+    CHECK(furthest_of(found, one, "grad.") < bound);
+    CHECK(furthest_of(found, one, "weight.") < bound);
+    CHECK(furthest_logprobs(found, one) < bound);
   }
 }
 

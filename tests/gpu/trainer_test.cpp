@@ -42,7 +42,7 @@ const test::Role bench("bench", [](const std::vector<std::string>& arguments) {
 });
 
 struct Trained {
-  std::map<std::string, std::vector<double>> dump;
+  StepOfTest step;
   std::vector<StepFigures> steps;
 };
 
@@ -55,45 +55,18 @@ RankOptions on_gpus(RankOptions options, tensor::DType dtype) {
   return options;
 }
 
-// One step on one rank.
-Trained train_once(const RankOptions& options, const rollout::TrainBatch& batch) {
+// One step on one rank, as the probe says.
+Trained train_once(const RankOptions& options, const rollout::TrainBatch& batch, const rollout::StepProbe& probe) {
   const TempDir folder;
   const fs::path path = folder.path() / "batch.safetensors";
   rollout::write_train_batch(path, batch);
   Trained trained;
-  run_layout(options, [&](TrainerRank& rank) { trained.steps = rank.train(path, folder.path()); });
-  trained.dump = read_dump(folder.path(), options);
+  run_layout(options, [&](TrainerRank& rank) {
+    const auto [steps, answer] = rank.train(path, &probe);
+    trained.steps = steps;
+    trained.step.add(answer, rank.place());
+  });
   return trained;
-}
-
-double norm(const std::vector<double>& values) {
-  double sum = 0.0;
-  for (const double value : values) sum += value * value;
-  return std::sqrt(sum);
-}
-
-double distance(std::vector<double> a, const std::vector<double>& b) {
-  REQUIRE(a.size() == b.size());
-  for (size_t i = 0; i < a.size(); ++i) a[i] -= b[i];
-  return norm(a);
-}
-
-// Largest distance of tensors whose names begin so, relative to their size. What ought to be next to nothing (the
-// gradient of a key's bias is zero but for rounding) is held against a fiftieth of the largest.
-double worst(const Trained& a, const Trained& b, const std::string& prefix) {
-  double largest_size = 0.0, largest = 0.0;
-  for (const auto& [name, values] : b.dump) {
-    if (name.starts_with(prefix)) largest_size = std::max(largest_size, norm(values));
-  }
-  std::string which;
-  for (const auto& [name, values] : b.dump) {
-    if (!name.starts_with(prefix)) continue;
-    const double one = distance(a.dump.at(name), values) / std::max(norm(values), largest_size / 50);
-    if (one > largest) which = name;
-    largest = std::max(largest, one);
-  }
-  MESSAGE(which << " is off by " << largest);
-  return largest;
 }
 
 }  // namespace
@@ -102,13 +75,15 @@ TEST_CASE("a float32 step on a GPU is the CPU's") {
   for (const bool tied : {true, false}) {
     const arch::ModelConfig config = parallel_config(tied);
     const RankOptions options = options_of({}, config);
-    const Trained cpu = train_once(options, parallel_batch());
-    const Trained gpu = train_once(on_gpus(options, tensor::DType::f32), parallel_batch());
+    const TempDir folder;
+    const std::string file = folder.path() / "step";
+    const Trained cpu = train_once(options, parallel_batch(), {.write = file});
+    const Trained gpu = train_once(on_gpus(options, tensor::DType::f32), parallel_batch(), {.against = file});
     CHECK(gpu.steps[0].policy.terms.loss == doctest::Approx(cpu.steps[0].policy.terms.loss).epsilon(1e-4));
     CHECK(gpu.steps[0].grad_norm == doctest::Approx(cpu.steps[0].grad_norm).epsilon(1e-4));
-    CHECK(worst(gpu, cpu, "grad.") < 1e-4);
-    CHECK(worst(gpu, cpu, "weight.") < 1e-4);
-    CHECK(worst(gpu, cpu, "logprobs") < 1e-5);
+    CHECK(furthest_of(gpu.step, cpu.step, "grad.") < 1e-4);
+    CHECK(furthest_of(gpu.step, cpu.step, "weight.") < 1e-4);
+    CHECK(furthest_logprobs(gpu.step, cpu.step) < 1e-5);
   }
 }
 
@@ -117,14 +92,16 @@ TEST_CASE("a float32 step on a GPU is the CPU's") {
 TEST_CASE("a bf16 step on a GPU is the float32 step up to bf16's rounding, with one and with many micro-batches") {
   for (const bool tied : {true, false}) {
     RankOptions options = options_of({}, parallel_config(tied));
-    const Trained cpu = train_once(options, parallel_batch());
+    const TempDir folder;
+    const std::string file = folder.path() / "step";
+    const Trained cpu = train_once(options, parallel_batch(), {.write = file});
     for (const int64_t tokens : {70, 1000}) {
       options.max_tokens_per_gpu = tokens;
-      const Trained gpu = train_once(on_gpus(options, tensor::DType::bf16), parallel_batch());
+      const Trained gpu = train_once(on_gpus(options, tensor::DType::bf16), parallel_batch(), {.against = file});
       CHECK(gpu.steps[0].policy.terms.loss == doctest::Approx(cpu.steps[0].policy.terms.loss).epsilon(0.01));
       CHECK(gpu.steps[0].grad_norm == doctest::Approx(cpu.steps[0].grad_norm).epsilon(0.02));
-      CHECK(worst(gpu, cpu, "grad.") < 0.06);
-      CHECK(worst(gpu, cpu, "logprobs") < 0.01);
+      CHECK(furthest_of(gpu.step, cpu.step, "grad.") < 0.06);
+      CHECK(furthest_logprobs(gpu.step, cpu.step) < 0.01);
       CHECK(gpu.steps[0].policy.terms.ppo_kl_abs == 0.0);
     }
   }
@@ -132,16 +109,18 @@ TEST_CASE("a bf16 step on a GPU is the float32 step up to bf16's rounding, with 
 
 TEST_CASE("what is computed again gives the gradients of what was kept") {
   RankOptions options = on_gpus(options_of({}, parallel_config(true)), tensor::DType::bf16);
-  const Trained kept = train_once(options, parallel_batch());
+  const TempDir folder;
+  const std::string file = folder.path() / "step";
+  const Trained kept = train_once(options, parallel_batch(), {.write = file});
   for (const arch::Recompute recompute : {arch::Recompute::selective, arch::Recompute::full}) {
     options.recompute = recompute;
-    const Trained again = train_once(options, parallel_batch());
-    CHECK(again.dump.at("logprobs") == kept.dump.at("logprobs"));
+    const Trained again = train_once(options, parallel_batch(), {.against = file});
+    CHECK(again.step.logprobs == kept.step.logprobs);
     CHECK(again.steps[0].policy.terms.ppo_kl_abs == 0.0);  // of the pass that the gradients are from
     // Of whole layers only the sum of the stream is kept, so that the gradient of the stream is rounded to bf16 at each
     // of the five layers' ends, where it otherwise goes on in float32 within the fused norm: 2^-8 each at most.
     // Besides, the attention's backward pass adds up in an order that changes from run to run.
-    CHECK(worst(again, kept, "grad.") < 5 * 0x1.0p-8);
+    CHECK(furthest_of(again.step, kept.step, "grad.") < 5 * 0x1.0p-8);
   }
 }
 
@@ -201,7 +180,7 @@ TEST_CASE("offloading gives the memory back and keeps every bit") {
   const fs::path path = folder.path() / "batch.safetensors";
   rollout::write_train_batch(path, parallel_batch());
   run_layout(options, [&](TrainerRank& rank) {
-    rank.train(path, "");
+    rank.train(path);
     rank.save(folder.path() / "before");
     const uint64_t used = rank.memory().used_bytes;
     rank.offload();
@@ -211,7 +190,7 @@ TEST_CASE("offloading gives the memory back and keeps every bit") {
     rank.onload();
     rank.onload();
     rank.save(folder.path() / "after");
-    rank.train(path, "");
+    rank.train(path);
   });
   for (const char* file : {"model/model.safetensors", "trainer/optimizer.safetensors"}) {
     CHECK(read_file(folder.path() / "before" / file) == read_file(folder.path() / "after" / file));
@@ -224,7 +203,7 @@ TEST_CASE("a checkpoint of a GPU is read on the CPU and on a GPU, bit by bit") {
   const fs::path path = folder.path() / "batch.safetensors";
   rollout::write_train_batch(path, parallel_batch());
   run_layout(options, [&](TrainerRank& rank) {
-    rank.train(path, "");
+    rank.train(path);
     rank.save(folder.path() / "first");
   });
   RankOptions resumed = options;

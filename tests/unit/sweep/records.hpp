@@ -1,16 +1,44 @@
-// Made-up records of optimizer steps: what the ranks of any layout hold of one made-up truth.
+// Made-up optimizer steps: what the ranks of any layout hold of one made-up truth, element by element, and the figures
+// that they would answer with.
 #pragma once
 
+#include <algorithm>
 #include <cmath>
 #include <cstring>
+#include <limits>
+#include <stdexcept>
 #include <string>
 #include <vector>
 
 #include "arch/model_config.hpp"
 #include "base/random.hpp"
+#include "sweep/compare.hpp"
 #include "sweep/record.hpp"
 
 namespace vime::sweep {
+
+struct ShardValues {
+  std::string name;
+  tensor::Shape full_shape;
+  arch::Shard shard;
+  std::vector<float> gradient;  // [shard.shape]
+  std::vector<float> weight;
+};
+
+struct RankValues {
+  placement::TrainerRank place;
+  std::vector<ShardValues> shards;
+  std::vector<double> logprobs, logprobs_after;
+};
+
+// The baseline's has one rank, which holds everything whole.
+struct StepValues {
+  int step = 1;
+  placement::Layout layout;
+  double loss = 0.0;
+  double grad_norm = 0.0;
+  std::vector<RankValues> ranks;
+};
 
 inline arch::ModelConfig test_model() {
   return arch::preset("tiny-parallel", 61);
@@ -58,16 +86,16 @@ inline std::vector<double> made_up_logprobs(double shift, int dp_rank, int dp, b
   return values;
 }
 
-inline StepRecord make_record(const placement::Layout& layout, int step = 1) {
+inline StepValues make_step(const placement::Layout& layout, int step = 1) {
   const arch::ModelConfig config = test_model();
-  StepRecord record;
+  StepValues record;
   record.step = step;
   record.layout = layout;
   record.loss = 0.25;
   record.grad_norm = 4.0;
   for (const placement::TrainerRank& place :
        placement::make_ranks(layout.tp * layout.pp * layout.cp * layout.dp, layout.tp, layout.pp, layout.cp)) {
-    RankRecord rank;
+    RankValues rank;
     rank.place = place;
     const arch::Stage stage = arch::stage_of(config, place.pp_rank, layout.pp);
     for (const arch::ArenaEntry& entry :
@@ -85,15 +113,79 @@ inline StepRecord make_record(const placement::Layout& layout, int step = 1) {
   return record;
 }
 
-inline StepRecord make_baseline(int step = 1) {
-  return make_record({1, 1, 1, 1}, step);
+inline StepValues make_baseline(int step = 1) {
+  return make_step({1, 1, 1, 1}, step);
 }
 
-inline ShardRecord& shard_named(StepRecord& record, int rank, const std::string& name) {
-  for (ShardRecord& shard : record.ranks.at(static_cast<size_t>(rank)).shards) {
+inline ShardValues& shard_named(StepValues& record, int rank, const std::string& name) {
+  for (ShardValues& shard : record.ranks.at(static_cast<size_t>(rank)).shards) {
     if (shard.name == name) return shard;
   }
   throw std::runtime_error("rank " + std::to_string(rank) + " does not hold " + name);
+}
+
+// As a rank works them out, one element after another. whole: the baseline's; null: held against nothing.
+inline TensorFigures plain_figures(const std::vector<float>& mine, const ShardValues& shard,
+                                   const std::vector<float>* whole, double spacing) {
+  TensorFigures figures;
+  figures.difference = whole == nullptr || mine.empty() ? 0.0 : -1.0;
+  size_t inner = 1;
+  for (size_t i = static_cast<size_t>(shard.shard.dim) + 1; i < shard.full_shape.size(); ++i) {
+    inner *= static_cast<size_t>(shard.full_shape[i]);
+  }
+  const size_t run = inner * static_cast<size_t>(shard.shard.end - shard.shard.begin);
+  for (size_t i = 0; i < mine.size(); ++i) {
+    const double value = mine[i];
+    if (std::isnan(value) || std::abs(value) > figures.largest) figures.largest = std::abs(value);
+    figures.squares += value * value;
+    if (whole == nullptr) continue;
+    const size_t at = i / run * inner * static_cast<size_t>(shard.full_shape[static_cast<size_t>(shard.shard.dim)]) +
+                      inner * static_cast<size_t>(shard.shard.begin) + i % run;
+    const double expected = (*whole)[at], size = std::max(std::abs(value), std::abs(expected));
+    double away = std::abs(value - expected);
+    if (std::isnan(away)) {
+      away = std::numeric_limits<double>::infinity();
+    } else if (spacing > 0.0 && size > 0.0 && std::isfinite(size)) {
+      away = std::max(0.0, away - spacing * std::exp2(std::ilogb(size)));
+    }
+    ++figures.compared;
+    figures.difference_squares += away * away;
+    if (away <= figures.difference) continue;
+    figures.difference = away;
+    figures.at = static_cast<int64_t>(at);
+    figures.found = value;
+    figures.expected = expected;
+  }
+  return figures;
+}
+
+// What the driver gets to know of a step whose ranks were held against `baseline`; null: against nothing.
+inline StepRecord record_of(const StepValues& step, const StepValues* baseline, double spacing = 0.0) {
+  StepRecord record{step.step, step.layout, step.loss, step.grad_norm, {}};
+  for (const RankValues& rank : step.ranks) {
+    RankRecord answered{rank.place, {}, rank.logprobs, rank.logprobs_after};
+    for (const ShardValues& shard : rank.shards) {
+      const ShardValues* whole = nullptr;
+      for (const ShardValues& one : (baseline == nullptr ? step : *baseline).ranks[0].shards) {
+        if (baseline != nullptr && one.name == shard.name) whole = &one;
+      }
+      answered.shards.push_back(
+          {shard.name, shard.full_shape, shard.shard,
+           plain_figures(shard.gradient, shard, whole == nullptr ? nullptr : &whole->gradient, 0.0),
+           plain_figures(shard.weight, shard, whole == nullptr ? nullptr : &whole->weight, spacing)});
+    }
+    record.ranks.push_back(std::move(answered));
+  }
+  return record;
+}
+
+inline StepRecord baseline_record(const StepValues& baseline) {
+  return record_of(baseline, nullptr);
+}
+
+inline std::vector<Check> compare_values(const StepValues& baseline, const StepValues& leg,
+                                         const CompareOptions& options, double spacing = 0.0) {
+  return compare_step(baseline_record(baseline), record_of(leg, &baseline, spacing), options);
 }
 
 }  // namespace vime::sweep

@@ -105,7 +105,7 @@ TEST_CASE("the closing counts, says how close it was, and names failures and wha
   CHECK(contains(text, "gradients        2, allowed 0.0001  (tp 1 pp 1 cp 4 dp 1 (4 devices, sample mean): step 1, "));
   CHECK(contains(text, "not run: tp 2 pp 2 cp 1 dp 2 (8 devices, token mean)\n"));
   CHECK(contains(text, "docs/parallelism.md"));
-  CHECK(contains(text, "--run-dir DIR keeps the dumps"));
+  CHECK(contains(text, "--run-dir DIR keeps their folders"));
   CHECK(contains(text, "fail: 3 legs, 1 passed, 1 failed, 1 not run, in 9.5 s\n"));
 }
 

@@ -20,7 +20,7 @@ void train_and_save(RankOptions options, const std::string& from, int steps, con
                     const fs::path& into) {
   options.checkpoint_dir = from;
   run_layout(options, [&](TrainerRank& rank) {
-    for (int step = 0; step < steps; ++step) rank.train(batch.string(), "");
+    for (int step = 0; step < steps; ++step) rank.train(batch.string());
     rank.save(into.string());
   });
 }

@@ -61,7 +61,7 @@ void push_twice(const RankOptions& options, const fs::path& batch) {
           if (part.copy == 0 && replica == "dp 0, cp 0") (version == 1 ? before : expected)[part.name] += part.sum;
         }
       }
-      if (version == 1) rank.train(batch.string(), "");
+      if (version == 1) rank.train(batch.string());
     }
   });
   CHECK(before != expected);

@@ -1,18 +1,22 @@
 // Trainer ranks of a layout as threads of the test, and what they computed put together.
 #pragma once
 
+#include <algorithm>
+#include <cmath>
 #include <exception>
 #include <functional>
 #include <map>
 #include <memory>
+#include <set>
 #include <string>
 #include <thread>
+#include <utility>
 #include <vector>
 
 #include "base/files.hpp"
 #include "base/random.hpp"
+#include "rollout/step_probe.hpp"
 #include "rollout/train_batch.hpp"
-#include "tensor/safetensors.hpp"
 #include "trainer/rank.hpp"
 
 namespace vime::trainer {
@@ -124,38 +128,85 @@ inline void run_layout(const RankOptions& common, const std::function<void(Train
   }
 }
 
-// What the ranks of a layout dumped, whole: by tensor name, as floats, from the ranks that own each part.
-inline std::map<std::string, std::vector<double>> read_dump(const fs::path& folder, const RankOptions& options) {
-  std::map<std::string, std::vector<double>> whole;
-  const placement::Layout& layout = options.plan.layout;
-  for (const placement::TrainerRank& rank : options.plan.ranks) {
-    const tensor::SafetensorsFile file(folder / ("rank_" + std::to_string(rank.rank) + ".safetensors"));
-    const arch::ArenaLayout parts = arch::arena_layout(options.config, tensor::DType::f32, rank.tp_rank, layout.tp,
-                                                       arch::stage_of(options.config, rank.pp_rank, layout.pp));
-    for (const arch::ArenaEntry& entry : parts.entries) {
-      for (const std::string kind : {"grad.", "weight."}) {
-        const tensor::TensorInfo& info = entry.parameter.full;
-        std::vector<float> values(static_cast<size_t>(tensor::element_count(info.shape)), 0.0f);
-        arch::place_shard(file.find(kind + info.name).data, info, entry.shard,
-                          reinterpret_cast<std::byte*>(values.data()));
-        std::vector<double>& sum = whole[kind + info.name];
-        sum.resize(values.size());
-        if (!entry.shard.owner() || rank.dp_rank > 0 || rank.cp_rank > 0) continue;
-        for (size_t i = 0; i < values.size(); ++i) sum[i] += values[i];
+// What the ranks of a layout say of one step, put together.
+struct StepOfTest {
+  struct Tensor {
+    int64_t elements = 0;             // of all parts that a replica owns; the next three are of these too
+    double squares = 0.0;             // sum
+    double difference_squares = 0.0;  // sum
+    double largest = 0.0;             // size
+    double difference = 0.0;          // the largest on any rank, copies included
+    bool operator==(const Tensor&) const = default;
+  };
+  std::map<std::string, Tensor> tensors;  // "grad.<name>", "weight.<name>"
+  std::vector<double> logprobs, logprobs_after;
+  double loss = 0.0, grad_norm = 0.0;
+
+  void add(const rollout::StepAnswer& answer, const placement::TrainerRank& rank) {
+    const bool first_replica = rank.dp_rank == 0 && rank.cp_rank == 0;
+    for (const rollout::ShardFigures& shard : answer.shards) {
+      // Stages that share a tied embedding, and tensor-parallel ranks that share a part, own it once.
+      const bool owner = first_replica && owned_.insert({shard.name, shard.begin}).second;
+      for (const auto& [kind, one] : {std::pair{"grad.", &shard.gradient}, std::pair{"weight.", &shard.weight}}) {
+        Tensor& tensor = tensors[kind + shard.name];
+        tensor.difference = std::max(tensor.difference, one->difference);
+        if (!owner) continue;
+        tensor.elements += tensor::element_count(shard.shape);
+        tensor.squares += one->squares;
+        tensor.difference_squares += one->difference_squares;
+        tensor.largest = std::max(tensor.largest, one->largest);
       }
     }
-    for (const std::string name : {"logprobs", "logprobs_after"}) {
-      const tensor::TensorView& view = file.find(name);
-      std::vector<double>& known = whole[name];
-      known.resize(static_cast<size_t>(view.info.shape[0]), 0.0);
-      const auto* values = reinterpret_cast<const double*>(view.data);
+    for (const auto& [known, values] :
+         {std::pair{&logprobs, &answer.logprobs}, std::pair{&logprobs_after, &answer.logprobs_after}}) {
+      known->resize(values->size(), 0.0);
       if (rank.tp_rank > 0 || rank.cp_rank > 0) continue;
-      for (size_t i = 0; i < known.size(); ++i) {
-        if (values[i] == values[i]) known[i] += values[i];
+      for (size_t i = 0; i < values->size(); ++i) {
+        if (!std::isnan((*values)[i])) (*known)[i] += (*values)[i];
       }
     }
   }
-  return whole;
+
+ private:
+  std::set<std::pair<std::string, int64_t>> owned_;
+};
+
+inline double norm_of(const std::vector<double>& values) {
+  double sum = 0.0;
+  for (const double value : values) sum += value * value;
+  return std::sqrt(sum);
+}
+
+inline double distance_of(std::vector<double> a, const std::vector<double>& b) {
+  for (size_t i = 0; i < a.size(); ++i) a[i] -= b.at(i);
+  return norm_of(a);
+}
+
+// Largest distance of any tensor of a kind ("grad.", "weight.") from those that `found` was held against, relative to
+// its size in `expected`, or to a fiftieth of the largest of its kind: a gradient that ought to be next to nothing is
+// nothing but rounding.
+inline double furthest_of(const StepOfTest& found, const StepOfTest& expected, const std::string& kind) {
+  double largest_size = 0.0, furthest = 0.0;
+  for (const auto& [name, tensor] : expected.tensors) {
+    if (name.starts_with(kind)) largest_size = std::max(largest_size, std::sqrt(tensor.squares));
+  }
+  for (const auto& [name, tensor] : expected.tensors) {
+    if (!name.starts_with(kind)) continue;
+    const double distance = std::sqrt(found.tensors.at(name).difference_squares);
+    furthest = std::max(furthest, distance / std::max(std::sqrt(tensor.squares), largest_size / 50));
+  }
+  return furthest;
+}
+
+// Of all log-probs, before and after the step.
+inline double furthest_logprobs(const StepOfTest& found, const StepOfTest& expected) {
+  const double size = std::max(norm_of(expected.logprobs), norm_of(expected.logprobs_after));
+  double furthest = 0.0;
+  for (const auto values : {&StepOfTest::logprobs, &StepOfTest::logprobs_after}) {
+    furthest = std::max(furthest,
+                        distance_of(found.*values, expected.*values) / std::max(norm_of(expected.*values), size / 50));
+  }
+  return furthest;
 }
 
 }  // namespace vime::trainer

@@ -14,25 +14,21 @@ using namespace vime::trainer;
 
 namespace {
 
-struct Trained {
-  std::map<std::string, std::vector<double>> dump;
-  double loss = 0.0;
-  double grad_norm = 0.0;
-};
-
-Trained train(const RankOptions& options, const fs::path& folder) {
+// One step. A single rank leaves its file in the folder; the ranks of a layout are held against `against`.
+StepOfTest train(const RankOptions& options, const fs::path& folder, const std::string& against = "") {
   rollout::write_train_batch(folder / "batch.safetensors",
                              parallel_batch(static_cast<uint64_t>(options.config.vocab_size)));
-  Trained trained;
+  rollout::StepProbe probe;
+  (against.empty() ? probe.write : probe.against) = against.empty() ? (folder / "step").string() : against;
+  StepOfTest trained;
   std::mutex mutex;
   run_layout(options, [&](TrainerRank& rank) {
-    const std::vector<StepFigures> steps =
-        rank.train((folder / "batch.safetensors").string(), (folder / "dump").string());
+    const auto [steps, answer] = rank.train((folder / "batch.safetensors").string(), &probe);
     const std::lock_guard lock(mutex);
     trained.loss += steps.at(0).policy.terms.loss;
     trained.grad_norm = steps.at(0).grad_norm;
+    trained.add(answer, rank.place());
   });
-  trained.dump = read_dump(folder / "dump", options);
   return trained;
 }
 
@@ -47,16 +43,19 @@ double difference(const std::vector<double>& found, const std::vector<double>& e
   return apart / std::max(largest, 1e-6);
 }
 
-void hold_against(const Trained& found, const Trained& expected) {
+void hold_against(const StepOfTest& found, const StepOfTest& expected) {
   // float32 sums in another order: 1e-7 a term, a few hundred terms a sum.
   CHECK(found.loss == doctest::Approx(expected.loss).epsilon(1e-5));
   CHECK(found.grad_norm == doctest::Approx(expected.grad_norm).epsilon(1e-5));
-  for (const auto& [name, values] : expected.dump) {
+  for (const auto& [name, tensor] : expected.tensors) {
     CAPTURE(name);
-    REQUIRE(found.dump.contains(name));
-    CHECK(difference(found.dump.at(name), values) < 1e-4);
+    REQUIRE(found.tensors.contains(name));
+    CHECK(found.tensors.at(name).elements == tensor.elements);
+    CHECK(found.tensors.at(name).difference < 1e-4 * std::max(tensor.largest, 1e-6));
   }
-  CHECK(found.dump.size() == expected.dump.size());
+  CHECK(found.tensors.size() == expected.tensors.size());
+  CHECK(difference(found.logprobs, expected.logprobs) < 1e-4);
+  CHECK(difference(found.logprobs_after, expected.logprobs_after) < 1e-4);
 }
 
 std::vector<LayoutOfTest> layouts() {
@@ -71,12 +70,12 @@ TEST_CASE("every layout gives the gradients, log-probs, loss and weights of one 
   for (const bool tied : {true, false}) {
     const arch::ModelConfig config = parallel_config(tied);
     const TempDir alone;
-    const Trained expected = train(options_of({}, config), alone.path());
+    const StepOfTest expected = train(options_of({}, config), alone.path());
     for (const LayoutOfTest& layout : layouts()) {
       CAPTURE(layout.name());
       CAPTURE(tied);
       const TempDir folder;
-      const Trained found = train(options_of(layout, config), folder.path());
+      const StepOfTest found = train(options_of(layout, config), folder.path(), alone.path() / "step");
       hold_against(found, expected);
     }
   }
@@ -84,14 +83,18 @@ TEST_CASE("every layout gives the gradients, log-probs, loss and weights of one 
 
 TEST_CASE("layers that are computed again in the backward pass change nothing, whatever the layout") {
   const arch::ModelConfig config = parallel_config(true);
+  const TempDir alone;
+  train(options_of({}, config), alone.path());
+  const std::string file = alone.path() / "step";
   for (const LayoutOfTest& layout : {LayoutOfTest{}, LayoutOfTest{2, 2, 1, 1}, LayoutOfTest{1, 1, 2, 1}}) {
     CAPTURE(layout.name());
     RankOptions options = options_of(layout, config);
     const TempDir kept, again;
-    const Trained expected = train(options, kept.path());
+    const StepOfTest expected = train(options, kept.path(), file);
     options.recompute = arch::Recompute::full;
-    const Trained found = train(options, again.path());
-    CHECK(found.dump == expected.dump);
+    const StepOfTest found = train(options, again.path(), file);
+    CHECK((found.tensors == expected.tensors));
+    CHECK(found.logprobs_after == expected.logprobs_after);
     CHECK(found.loss == expected.loss);
   }
 }
@@ -101,12 +104,12 @@ TEST_CASE("a tensor-parallel rank whose part of the vocabulary is empty takes pa
   for (const bool tied : {true, false}) {
     const arch::ModelConfig config = parallel_config(tied, 13);
     const TempDir alone;
-    const Trained expected = train(options_of({}, config), alone.path());
+    const StepOfTest expected = train(options_of({}, config), alone.path());
     for (const LayoutOfTest& layout : {LayoutOfTest{8, 1, 1, 1}, LayoutOfTest{8, 2, 1, 1}}) {
       CAPTURE(layout.name());
       CAPTURE(tied);
       const TempDir folder;
-      hold_against(train(options_of(layout, config), folder.path()), expected);
+      hold_against(train(options_of(layout, config), folder.path(), alone.path() / "step"), expected);
     }
   }
 }
@@ -128,7 +131,7 @@ TEST_CASE("several steps with GSPO, a reference model, weight decay, clipping an
     std::mutex mutex;
     run_layout(options, [&](TrainerRank& rank) {
       for (size_t rollout = 0; rollout < 2; ++rollout) {
-        const auto steps = rank.train((folder / "batch.safetensors").string(), "");
+        const auto steps = rank.train((folder / "batch.safetensors").string());
         const std::lock_guard lock(mutex);
         for (size_t i = 0; i < 2; ++i) losses.at(2 * rollout + i) += steps.at(i).policy.terms.loss;
       }
@@ -175,7 +178,7 @@ TEST_CASE("a rank that fails ends the others' waits at once, and they know that 
                            options_of({2, 2, 1, 1}, parallel_config(true)),
                            [&](TrainerRank& rank) {
                              try {
-                               rank.train((folder.path() / "batch.safetensors").string(), "");
+                               rank.train((folder.path() / "batch.safetensors").string());
                              } catch (const Error& error) {
                                const bool bystander = rank.left_by_others();
                                rank.leave("failed");
