@@ -3,7 +3,8 @@
 #   scripts/gpu-test.sh [--gpus N] [--out DIR] [--only STEP,...] [--build DIR] [--vllm PATH]
 # --gpus N   uses the first N GPUs (default: all)
 # --out DIR  logs and JSON of every step (default gpu-results)
-# --only     some of: tests sweep quickstart weight-sync train generate kernels vllm-ipc vllm-nccl
+# --only     some of: tests sweep quickstart weight-sync train generate kernels vllm-ipc vllm-nccl (default all; from four GPUs
+#            on what needs many: sweep weight-sync)
 # --build    a build folder that is there already, instead of building build/cuda
 # --vllm     an environment with vLLM, or its bin/vllm: the steps vllm-ipc and vllm-nccl run against its servers and time its own sender
 # The exit status is 1 when a step failed. NVLink multicast stays off: it is not needed, and some hosts forbid it.
@@ -23,10 +24,19 @@ while [ $# -gt 0 ]; do
     --only) steps=$2; shift 2 ;;
     --build) build_dir=$2; shift 2 ;;
     --vllm) vllm=$2; shift 2 ;;
-    *) sed -n '2,10p' "$0" >&2; exit 2 ;;
+    *) sed -n '2,11p' "$0" >&2; exit 2 ;;
   esac
 done
-steps=${steps:-tests,sweep,quickstart,weight-sync,train,generate,kernels${vllm:+,vllm-ipc,vllm-nccl}}
+if [ "${gpus:-0}" -lt 1 ]; then echo "gpu-test: nvidia-smi lists no GPU" >&2; exit 2; fi
+visible=${CUDA_VISIBLE_DEVICES:-$(seq -s, 0 $((gpus - 1)))}
+CUDA_VISIBLE_DEVICES=$(cut -d, -f1-"$gpus" <<<"$visible")
+export CUDA_VISIBLE_DEVICES
+gpus=$(tr , '\n' <<<"$CUDA_VISIBLE_DEVICES" | grep -c .)
+if [ -z "$steps" ]; then
+  steps=tests,sweep,quickstart,weight-sync,train,generate,kernels
+  if [ "$gpus" -ge 4 ]; then steps=sweep,weight-sync; fi
+  steps+=${vllm:+,vllm-ipc,vllm-nccl}
+fi
 wanted() { case ",$steps," in *",$1,"*) return 0 ;; *) return 1 ;; esac; }
 if wanted vllm-ipc || wanted vllm-nccl; then
   if [ -d "$vllm" ]; then vllm=$vllm/bin/vllm; fi
@@ -36,11 +46,6 @@ if wanted vllm-ipc || wanted vllm-nccl; then
     if [ ! -x "$program" ]; then echo "gpu-test: the steps of vLLM need --vllm; there is no program $program" >&2; exit 2; fi
   done
 fi
-if [ "${gpus:-0}" -lt 1 ]; then echo "gpu-test: nvidia-smi lists no GPU" >&2; exit 2; fi
-visible=${CUDA_VISIBLE_DEVICES:-$(seq -s, 0 $((gpus - 1)))}
-CUDA_VISIBLE_DEVICES=$(cut -d, -f1-"$gpus" <<<"$visible")
-export CUDA_VISIBLE_DEVICES
-gpus=$(tr , '\n' <<<"$CUDA_VISIBLE_DEVICES" | grep -c .)
 mkdir -p "$out"
 out=$(cd "$out" && pwd)
 : >"$out/steps.txt"
@@ -61,6 +66,17 @@ step() {
   esac
 }
 
+# push_on_each <model>: what each GPU said goes to weight-sync-each-<number>.log.
+push_on_each() {
+  local gpu pid pids=() status=0
+  for gpu in ${CUDA_VISIBLE_DEVICES//,/ }; do
+    CUDA_VISIBLE_DEVICES=$gpu "$vime" bench weight-sync --transport ipc --model "$1" --json >"$out/weight-sync-each-$gpu.log" 2>&1 &
+    pids+=($!)
+  done
+  for pid in "${pids[@]}"; do wait "$pid" || status=$?; done
+  return $status
+}
+
 if [ -z "$build_dir" ]; then
   if ! cmake --version >/dev/null 2>&1 || [ ! -e /usr/include/doctest/doctest.h ]; then
     (source scripts/common.sh && ensure_build_packages) || exit 2
@@ -69,8 +85,10 @@ if [ -z "$build_dir" ]; then
   options=(-DVIME_BENCH=ON)
   [ -e /usr/include/pcre2.h ] && [ -e /usr/include/utf8proc.h ] || options+=(-DVIME_TOKENIZERS=OFF)
   step configure cmake --preset cuda "${options[@]}"
-  step build cmake --build build/cuda -j "$(nproc)"
-  step build-bench cmake --build build/cuda -j "$(nproc)" --target kernels_bench copies_bench
+  targets=(vime vime_worker)
+  if wanted tests; then targets=(all); fi
+  if wanted kernels; then targets+=(kernels_bench copies_bench); fi
+  step build cmake --build build/cuda -j "$(nproc)" --target "${targets[@]}"
 fi
 vime=$build_dir/bin/vime
 
@@ -81,7 +99,12 @@ if wanted kernels; then
   step kernels "$build_dir/bin/kernels_bench"
   step copies "$build_dir/bin/copies_bench"
 fi
-if wanted sweep; then
+if wanted sweep && [ "$gpus" -ge 4 ]; then
+  # The whole Qwen3-0.6B, so that the vocabulary is cut too; the tokenizer is only there because every spec has one.
+  step model python3 bench/random_model.py "$out/qwen3-0.6b"
+  step sweep-qwen3-0.6b "$vime" check-parallel sweep --device cuda --dtype bfloat16 --set model.preset=null \
+    --set "model.path=$out/qwen3-0.6b" --json "$out/sweep-qwen3-0.6b.json"
+elif wanted sweep; then
   for dtype in float32 bfloat16; do
     step "sweep-$dtype" "$vime" check-parallel sweep --device cuda --dtype $dtype --json "$out/sweep-$dtype.json"
   done
@@ -93,7 +116,14 @@ if wanted quickstart; then
     step quickstart-apart "$vime" run configs/quickstart-gpu.yaml --set placement.colocate=false --run-dir "$out/run-apart"
   fi
 fi
-if wanted weight-sync; then
+if wanted weight-sync && [ "$gpus" -ge 4 ]; then
+  # A rank and an engine on each GPU, all at the same time; then one trainer and one engine over all GPUs; then half of
+  # the GPUs train and half generate.
+  step weight-sync-each push_on_each qwen3-30b-a3b
+  step weight-sync-all "$vime" bench weight-sync --transport ipc --model qwen3-30b-a3b --tensor-parallel "$gpus" --json
+  step weight-sync-apart "$vime" bench weight-sync --transport nccl --model qwen3-30b-a3b \
+    --tensor-parallel $((gpus / 2)) --engine-workers $((gpus / 2)) --json
+elif wanted weight-sync; then
   step weight-sync-ipc "$vime" bench weight-sync --transport ipc --json
   if [ "$gpus" -ge 2 ]; then
     step weight-sync-nccl "$vime" bench weight-sync --transport nccl --model qwen3-8b --json
@@ -115,7 +145,7 @@ vllm_step() {
   rm -rf "$out/vllm-run-$transport" "$out/vllm-push-$transport"
   step "vllm-run-$transport" "${run[@]}" --run-dir "$out/vllm-run-$transport"
   if [ ! -e "$out/vllm-model/model.safetensors" ]; then
-    step vllm-model "$vllm_python" bench/random_model.py --tokenizer "$out/vllm-run-$transport/model" "$out/vllm-model"
+    step vllm-model python3 bench/random_model.py "$out/vllm-model" --tokenizer "$out/vllm-run-$transport/model" eos_token_id=1 bos_token_id=null pad_token_id=0
   fi
   step "vllm-push-$transport" "${run[@]}" --set model.preset=null --set "model.path=$out/vllm-model" \
     --set trainer.lr=1e-5 --set trainer.min_lr=1e-6 --set trainer.global_batch_size=64 --set rollout.num_rollout=10 \

@@ -16,6 +16,7 @@ struct WeightSyncArguments {
   std::string model = "all";
   std::string transport = "ipc";
   int tensor_parallel = 1;
+  int engine_workers = 1;
   int repeat = 5;
   int64_t buffer_mib = 512;
   int64_t chunk_mib = 1024;
@@ -27,6 +28,7 @@ int weight_sync_command(const WeightSyncArguments& arguments) {
                                      {"model", arguments.model},
                                      {"transport", arguments.transport},
                                      {"tensor_parallel", arguments.tensor_parallel},
+                                     {"engine_workers", arguments.engine_workers},
                                      {"repeat", arguments.repeat},
                                      {"buffer_bytes", arguments.buffer_mib << 20},
                                      {"chunk_bytes", arguments.chunk_mib << 20},
@@ -45,6 +47,11 @@ void add_bench_weight_sync(CLI::App& bench, Action& chosen) {
       ->check(CLI::IsMember({"ipc", "nccl", "shm", "tcp"}))
       ->type_name("ipc|nccl|shm|tcp");
   command->add_option("--tensor-parallel", arguments->tensor_parallel, "Trainer ranks that share the model (default 1)")
+      ->check(CLI::Range(1, 8))
+      ->type_name("N");
+  command
+      ->add_option("--engine-workers", arguments->engine_workers,
+                   "Devices of an engine on the network (default 1; a colocated one has those of the ranks)")
       ->check(CLI::Range(1, 8))
       ->type_name("N");
   command->add_option("--repeat", arguments->repeat, "Pushes after the first (default 5)")

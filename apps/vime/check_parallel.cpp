@@ -35,6 +35,7 @@ struct SweepArguments {
   LegArguments legs;
   std::optional<std::string> json_path;
   std::string run_dir;
+  std::optional<std::string> jobs;
 };
 
 struct PlanArguments {
@@ -94,7 +95,8 @@ void add_leg_arguments(CLI::App& command, LegArguments& arguments) {
       ->type_name("TYPE");
 }
 
-sweep::SweepPlan plan_of(const LegArguments& arguments, const std::string& run_id) {
+sweep::SweepPlan plan_of(const LegArguments& arguments, const std::string& run_id,
+                         const std::optional<std::string>& jobs = {}) {
   sweep::SweepRequest request;
   request.device = arguments.device;
   request.dtype = arguments.dtype;
@@ -106,6 +108,7 @@ sweep::SweepPlan plan_of(const LegArguments& arguments, const std::string& run_i
   request.tp_given = arguments.tp_given;
   request.pp_given = arguments.pp_given;
   request.gpus_per_engine = sweep::parse_count("--rollout-num-gpus-per-engine", arguments.gpus_per_engine);
+  if (jobs) request.jobs = sweep::parse_count("--jobs", *jobs);
   request.config = arguments.spec.config;
   request.overrides = arguments.spec.overrides;
   return sweep::plan_sweep(request, run_id);
@@ -125,7 +128,7 @@ int plan_command(const PlanArguments& arguments) {
 }
 
 int sweep_command(const SweepArguments& arguments) {
-  const sweep::SweepPlan plan = plan_of(arguments.legs, random_token());
+  const sweep::SweepPlan plan = plan_of(arguments.legs, random_token(), arguments.jobs);
   sweep::SweepOptions options;
   options.keep = !arguments.run_dir.empty();
   options.run_dir = options.keep ? fs::path(arguments.run_dir) : loop::default_run_dir("check-parallel");
@@ -146,6 +149,11 @@ void add_sweep(CLI::App& group, Action& chosen) {
           "--json", [path = &arguments->json_path](const std::string& file) { *path = file; },
           "Write the result to a file as JSON; an old file is removed when the sweep begins")
       ->type_name("FILE");
+  command
+      ->add_option_function<std::string>(
+          "--jobs", [jobs = &arguments->jobs](const std::string& number) { *jobs = number; },
+          "Legs that run at the same time (default 1 on the CPU; on GPUs up to 4, as many as fit into their memory)")
+      ->type_name("N");
   command
       ->add_option("--run-dir", arguments->run_dir,
                    "Keep every leg's folder here (without it: only failed legs' logs, in runs/check-parallel-<time>)")

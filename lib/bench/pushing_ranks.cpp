@@ -243,9 +243,9 @@ uint64_t PushingRanks::arena_bytes() const {
   return ranks_[0]->arena->bytes();
 }
 
-double PushingRanks::quickest_broadcast_ms(const std::string& unique_id, uint64_t bytes, int repeat) {
+double PushingRanks::quickest_broadcast_ms(const std::string& unique_id, int workers, uint64_t bytes, int repeat) {
   gpu::select_device(options_.uuids[0]);
-  gpu::Communicator group({"plain", 0, 2, options_.timeout, {}}, unique_id);
+  gpu::Communicator group({"plain", 0, 1 + workers, options_.timeout, {}}, unique_id);
   const gpu::OwnedStream stream;
   gpu::Event begin(true), end(true);
   double quickest = 0;

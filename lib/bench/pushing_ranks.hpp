@@ -54,8 +54,8 @@ class PushingRanks {
   std::vector<std::string> handles() const;  // of the ranks' arenas
   uint64_t extra_bytes() const;              // that the ranks took for pushes, so far
   uint64_t arena_bytes() const;              // of one rank
-  // Plain broadcasts of the first rank's arena to another process; the quickest of them.
-  double quickest_broadcast_ms(const std::string& unique_id, uint64_t bytes, int repeat);
+  // Plain broadcasts of the first rank's arena to the workers of another process; the quickest of them.
+  double quickest_broadcast_ms(const std::string& unique_id, int workers, uint64_t bytes, int repeat);
 
  private:
   struct Rank;

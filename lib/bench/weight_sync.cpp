@@ -26,7 +26,7 @@ struct Devices {
 
 Devices choose_devices(const WeightSyncOptions& options, Transport transport) {
   const int ranks = options.tensor_parallel;
-  const int workers = over_network(transport) ? 1 : ranks;
+  const int workers = over_network(transport) ? options.engine_workers : ranks;
   const int needed = over_network(transport) ? ranks + workers : ranks;
   std::vector<std::string> uuids;
   for (int i = 0; i < needed; ++i) {
@@ -52,8 +52,8 @@ Devices choose_devices(const WeightSyncOptions& options, Transport transport) {
 struct Figures {
   PushTimes first;
   std::vector<PushTimes> later;
-  double raw_ms = 0;  // of one rank's bytes
-  uint64_t bytes = 0, rank_bytes = 0, extra_bytes = 0;
+  double raw_ms = 0;  // a plain copy of one rank's bytes; a plain broadcast of the whole model's to all workers
+  uint64_t bytes = 0, raw_bytes = 0, extra_bytes = 0;
   std::size_t tensors = 0;
   bool equal = true;
 };
@@ -63,9 +63,10 @@ double median(std::vector<PushTimes> times, double PushTimes::*of) {
   return times.empty() ? 0 : times[times.size() / 2].*of;
 }
 
-double plain_ms(PushingRanks& ranks, EngineProcess& engine, Transport transport, int repeat) {
+// bytes: that the first rank and every worker have room for.
+double plain_ms(PushingRanks& ranks, EngineProcess& engine, Transport transport, int workers, uint64_t bytes,
+                int repeat) {
   if (!on_gpus(transport)) return 0;
-  const uint64_t bytes = ranks.arena_bytes();
   if (transport == Transport::ipc) {
     return engine.call({{"call", "copy"}, {"handles", ranks.handles()}, {"bytes", bytes}, {"repeat", repeat}})
         .at("ms")
@@ -73,7 +74,7 @@ double plain_ms(PushingRanks& ranks, EngineProcess& engine, Transport transport,
   }
   const std::string unique_id = gpu::Communicator::unique_id();
   engine.send({{"call", "broadcast"}, {"unique_id", unique_id}, {"bytes", bytes}, {"repeat", repeat + 1}});
-  const double ms = ranks.quickest_broadcast_ms(unique_id, bytes, repeat + 1);
+  const double ms = ranks.quickest_broadcast_ms(unique_id, workers, bytes, repeat + 1);
   engine.reply();
   return ms;
 }
@@ -82,7 +83,8 @@ Figures measure(const WeightSyncOptions& options, const std::string& model_name)
   const Transport transport = parse_transport(options.transport);
   const Devices devices = choose_devices(options, transport);
   RanksOptions ranks_options;
-  ranks_options.model = model_list(model_name);
+  const ModelList model = model_list(model_name);
+  ranks_options.model = model;
   ranks_options.transport = transport;
   ranks_options.uuids = devices.ranks;
   ranks_options.buffer_bytes = options.buffer_bytes;
@@ -120,8 +122,17 @@ Figures measure(const WeightSyncOptions& options, const std::string& model_name)
     for (std::size_t i = 0; i < after.size(); ++i) least = std::max(least, before[i] - std::min(before[i], after[i]));
   }
   figures.extra_bytes = least + ranks.extra_bytes();
-  figures.rank_bytes = ranks.arena_bytes();
-  figures.raw_ms = plain_ms(ranks, engine, transport, 3);
+  figures.raw_bytes = ranks.arena_bytes();
+  if (over_network(transport)) {
+    for (int worker = 0; worker < workers; ++worker) {
+      const uint64_t room = layout_of(model, worker, workers).total_bytes;
+      figures.raw_bytes = std::min(figures.raw_bytes, room);
+    }
+  }
+  figures.raw_ms = plain_ms(ranks, engine, transport, workers, figures.raw_bytes, 3);
+  if (over_network(transport)) {
+    figures.raw_ms *= static_cast<double>(figures.bytes) / static_cast<double>(figures.raw_bytes);
+  }
   return figures;
 }
 
@@ -130,6 +141,8 @@ Json to_json(const WeightSyncOptions& options, const std::string& model, const F
   return {{"model", model},
           {"transport", options.transport},
           {"tensor_parallel", options.tensor_parallel},
+          {"engine_workers",
+           over_network(parse_transport(options.transport)) ? options.engine_workers : options.tensor_parallel},
           {"tensors", figures.tensors},
           {"bytes", figures.bytes},
           {"first_prepare_ms", 1000 * figures.first.prepare_s},
@@ -138,27 +151,27 @@ Json to_json(const WeightSyncOptions& options, const std::string& model, const F
           {"pause_ms", 1000 * median(figures.later, &PushTimes::pause_s)},
           {"update_ms", update_ms},
           {"raw_ms", figures.raw_ms},
-          {"raw_bytes", figures.rank_bytes},
+          {"raw_bytes", figures.raw_bytes},
           {"ratio", update_ms > 0 ? figures.raw_ms / update_ms : 0},
           {"extra_bytes", figures.extra_bytes},
           {"contents_equal", figures.equal}};
 }
 
 void print_head() {
-  std::printf("%-14s %-5s %2s %6s %10s %9s %9s %9s %9s %9s %9s %7s %6s %10s\n", "model", "by", "tp", "count", "bytes",
-              "1st prep", "1st pause", "prepare", "pause ms", "update ms", "raw ms", "GB/s", "ratio", "extra");
+  std::printf("%-14s %-5s %2s %3s %6s %10s %9s %9s %9s %9s %9s %9s %7s %6s %10s\n", "model", "by", "tp", "to", "count",
+              "bytes", "1st prep", "1st pause", "prepare", "pause ms", "update ms", "raw ms", "GB/s", "ratio", "extra");
 }
 
 void print_line(const Json& line) {
   const double update_ms = line.at("update_ms").get<double>();
-  std::printf("%-14s %-5s %2d %6d %10s %9.1f %9.1f %9.2f %9.2f %9.2f %9.2f %7.1f %6.3f %10s %s\n",
+  std::printf("%-14s %-5s %2d %3d %6d %10s %9.1f %9.1f %9.2f %9.2f %9.2f %9.2f %7.1f %6.3f %10s %s\n",
               line.at("model").get<std::string>().c_str(), line.at("transport").get<std::string>().c_str(),
-              line.at("tensor_parallel").get<int>(), line.at("tensors").get<int>(),
-              format_bytes(line.at("bytes").get<uint64_t>()).c_str(), line.at("first_prepare_ms").get<double>(),
-              line.at("first_pause_ms").get<double>(), line.at("prepare_ms").get<double>(),
-              line.at("pause_ms").get<double>(), update_ms, line.at("raw_ms").get<double>(),
-              line.at("bytes").get<double>() / update_ms / 1e6, line.at("ratio").get<double>(),
-              format_bytes(line.at("extra_bytes").get<uint64_t>()).c_str(),
+              line.at("tensor_parallel").get<int>(), line.at("engine_workers").get<int>(),
+              line.at("tensors").get<int>(), format_bytes(line.at("bytes").get<uint64_t>()).c_str(),
+              line.at("first_prepare_ms").get<double>(), line.at("first_pause_ms").get<double>(),
+              line.at("prepare_ms").get<double>(), line.at("pause_ms").get<double>(), update_ms,
+              line.at("raw_ms").get<double>(), line.at("bytes").get<double>() / update_ms / 1e6,
+              line.at("ratio").get<double>(), format_bytes(line.at("extra_bytes").get<uint64_t>()).c_str(),
               line.at("contents_equal").get<bool>() ? "equal" : "DIFFER");
   std::fflush(stdout);
 }
@@ -171,6 +184,7 @@ WeightSyncOptions weight_sync_options(const Json& json) {
   options.model = json_string(json, "model", what);
   options.transport = json_string(json, "transport", what);
   options.tensor_parallel = static_cast<int>(json_int(json, "tensor_parallel", what));
+  options.engine_workers = static_cast<int>(json_int(json, "engine_workers", what));
   options.repeat = static_cast<int>(json_int(json, "repeat", what));
   options.buffer_bytes = static_cast<uint64_t>(json_int(json, "buffer_bytes", what));
   options.chunk_bytes = static_cast<uint64_t>(json_int(json, "chunk_bytes", what));

@@ -13,7 +13,8 @@ namespace vime::bench {
 struct WeightSyncOptions {
   std::string model = "all";
   std::string transport = "ipc";
-  int tensor_parallel = 1;  // of the trainer; a colocated engine has as many workers, one on the network has one
+  int tensor_parallel = 1;  // of the trainer; a colocated engine has as many workers
+  int engine_workers = 1;   // of an engine on the network
   int repeat = 5;           // pushes after the first
   uint64_t buffer_bytes = uint64_t{512} << 20;
   uint64_t chunk_bytes = uint64_t{1} << 30;
@@ -21,7 +22,8 @@ struct WeightSyncOptions {
   std::vector<std::string> engine_command;  // starts serve_weights with one more argument, its options
 };
 
-// {"model", "transport", "tensor_parallel", "repeat", "buffer_bytes", "chunk_bytes", "json", "engine_command"}
+// {"model", "transport", "tensor_parallel", "engine_workers", "repeat", "buffer_bytes", "chunk_bytes", "json",
+// "engine_command"}
 WeightSyncOptions weight_sync_options(const Json& json);
 
 // Prints the figures; the exit status: 3 when contents differ.

@@ -167,10 +167,11 @@ Json plain_copies(WeightsExecutor& executor, const Json& call) {
 
 Json plain_broadcasts(WeightsExecutor& executor, const Json& call, milliseconds timeout) {
   executor.on_all([&](Worker& worker, std::size_t i) {
-    if (i != 0) return;
     const uint64_t bytes = call.at("bytes").get<uint64_t>();
     VIME_CHECK(bytes <= worker.bytes(), "a broadcast of more than the worker holds");
-    gpu::Communicator group({"plain", 1, 2, timeout, {}}, call.at("unique_id").get<std::string>());
+    const int ranks = 1 + static_cast<int>(executor.size());
+    gpu::Communicator group({"plain", 1 + static_cast<int>(i), ranks, timeout, {}},
+                            call.at("unique_id").get<std::string>());
     const gpu::OwnedStream stream;
     for (int n = call.at("repeat").get<int>(); n > 0; --n) {
       group.broadcast(worker.memory(), bytes, 0, stream.get());

@@ -10,7 +10,7 @@ namespace vime::bench {
 // stdin ends; the exit status. Writes {"port"} and then a line for every line that it reads:
 //   {"call": "copy", "handles": [one for each worker], "bytes", "repeat"}   plain copies from that memory into the
 //       worker's own; {"ms": the quickest, of the slowest worker}
-//   {"call": "broadcast", "unique_id", "bytes", "repeat"}   the first worker receives plain broadcasts from rank 0; {}
+//   {"call": "broadcast", "unique_id", "bytes", "repeat"}   the workers receive plain broadcasts from rank 0; {}
 //   {"call": "memory"}   {"free": bytes of each worker's device}
 int serve_weights(const Json& options);
 

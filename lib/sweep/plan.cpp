@@ -9,6 +9,7 @@
 #include "spec/placement_request.hpp"
 #include "spec/print.hpp"
 #include "sweep/base_spec.hpp"
+#include "sweep/jobs.hpp"
 #include "sweep/own_keys.hpp"
 #include "sweep/samples.hpp"
 
@@ -191,11 +192,15 @@ SweepPlan plan_sweep(const SweepRequest& request, const std::string& run_id) {
   require_whole_engines(plan);
   require_cuts(plan, config);
   require_all_legs(plan);
+  plan.jobs = request.jobs.value_or(default_jobs(plan));
   return plan;
 }
 
-loop::Prepared prepare_leg(const SweepPlan& plan, const Leg& leg, bool engines, const std::string& samples_folder) {
+loop::Prepared prepare_leg(const SweepPlan& plan, const Leg& leg, bool engines, const std::string& samples_folder,
+                           size_t first_device) {
   LegSettings settings = plan.settings;
+  const auto begin = settings.device_uuids.begin();
+  settings.device_uuids.erase(begin, begin + static_cast<int64_t>(first_device));
   settings.samples_folder = samples_folder;
   loop::Prepared prepared = plan.prepared;
   prepared.spec = leg_spec(plan.base, leg, settings);

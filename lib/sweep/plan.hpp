@@ -1,6 +1,7 @@
 // What a sweep would do, worked out and checked without starting or writing anything.
 #pragma once
 
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -25,6 +26,7 @@ struct SweepRequest {
   bool pp_given = false;
   LegFilter only;
   int gpus_per_engine = 2;
+  std::optional<int> jobs;  // default: default_jobs() of jobs.hpp
 };
 
 struct SweepPlan {
@@ -34,6 +36,7 @@ struct SweepPlan {
   std::vector<Leg> legs;
   std::vector<std::string> left_out;  // "PP 4 (2 layers)": usual sizes that the model cannot be cut into
   LegSettings settings;               // without a samples folder
+  int jobs = 1;                       // legs that run at the same time
   devices::Inventory machine;         // where legs run on GPUs
   loop::Prepared prepared;            // of the baseline; what legs have in common is read once
 };
@@ -42,8 +45,9 @@ struct SweepPlan {
 // do not fit: nothing of a sweep is run that could have been refused before.
 SweepPlan plan_sweep(const SweepRequest& request, const std::string& run_id);
 
-// For one leg, or a baseline: a leg without engines.
-loop::Prepared prepare_leg(const SweepPlan& plan, const Leg& leg, bool engines, const std::string& samples_folder);
+// For one leg, or a baseline: a leg without engines. On GPUs: those from `first_device` on.
+loop::Prepared prepare_leg(const SweepPlan& plan, const Leg& leg, bool engines, const std::string& samples_folder,
+                           size_t first_device = 0);
 
 // The losses that the legs have, each once.
 std::vector<Loss> losses_of(const std::vector<Leg>& legs);

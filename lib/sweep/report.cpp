@@ -147,6 +147,10 @@ std::string left_out_line(const std::vector<std::string>& left_out) {
   return left_out.empty() ? "" : "left out: " + join(left_out, ", ") + "\n";
 }
 
+std::string jobs_line(int jobs) {
+  return jobs == 1 ? "" : counted(static_cast<size_t>(jobs), "leg") + " at a time, in the order in which they finish\n";
+}
+
 std::string table_head() {
   std::string line = "    leg  gpus  tp  pp  cp  dp  loss         status   ";
   for (const char* column : kColumns) line += padded(column, column_width(column));
@@ -214,12 +218,19 @@ Json to_json(const SweepResult& result) {
                          {"seconds", baseline.seconds}});
   }
   const Subject& subject = result.subject;
-  return {{"vime", subject.vime},          {"started", subject.started},
-          {"config", subject.config},      {"set", subject.set},
-          {"seed", subject.seed},          {"rollout_num_gpus_per_engine", subject.rollout_num_gpus_per_engine},
-          {"device", subject.device},      {"model", subject.model},
-          {"left_out", subject.left_out},  {"legs", legs},
-          {"baselines", baselines},        {"seconds", result.seconds},
+  return {{"vime", subject.vime},
+          {"started", subject.started},
+          {"config", subject.config},
+          {"set", subject.set},
+          {"seed", subject.seed},
+          {"rollout_num_gpus_per_engine", subject.rollout_num_gpus_per_engine},
+          {"jobs", subject.jobs},
+          {"device", subject.device},
+          {"model", subject.model},
+          {"left_out", subject.left_out},
+          {"legs", legs},
+          {"baselines", baselines},
+          {"seconds", result.seconds},
           {"status", sweep_status(result)}};
 }
 

@@ -17,6 +17,9 @@ Json plan_json(const std::vector<Leg>& legs, int gpus_per_engine, const std::vec
 // "left out: PP 4 (2 layers)\n"; "" where nothing was.
 std::string left_out_line(const std::vector<std::string>& left_out);
 
+// "2 legs at a time, in the order in which they finish\n"; "" where there is one.
+std::string jobs_line(int jobs);
+
 struct Progress {
   size_t done = 0;  // this one included
   size_t all = 0;

@@ -1,13 +1,17 @@
 #include "sweep/sweep.hpp"
 
 #include <algorithm>
+#include <atomic>
 #include <cstdio>
 #include <map>
+#include <mutex>
+#include <thread>
 
 #include "base/deadline.hpp"
 #include "base/error.hpp"
 #include "base/log.hpp"
 #include "proc/process.hpp"
+#include "sweep/jobs.hpp"
 #include "sweep/report.hpp"
 #include "sweep/result_file.hpp"
 #include "sweep/run_folder.hpp"
@@ -28,6 +32,7 @@ Subject subject_of(const SweepPlan& plan, const SweepOptions& options) {
           .set = plan.overrides,
           .seed = spec.seed,
           .rollout_num_gpus_per_engine = plan.settings.gpus_per_engine,
+          .jobs = plan.jobs,
           .device = spec.placement.device,
           .model = spec.model.path ? *spec.model.path : spec.model.preset.value_or(""),
           .left_out = plan.left_out};
@@ -65,7 +70,8 @@ class Sweep {
         options_(options),
         file_(options.json_path ? std::optional<ResultFile>(*options.json_path) : std::nullopt),
         folder_(options.run_dir, !options.keep),
-        root_(folder_.path()) {
+        root_(folder_.path()),
+        shares_(plan.settings.device_uuids.size()) {
     result_.subject = subject_of(plan, options);
     try {
       take_samples();
@@ -78,16 +84,13 @@ class Sweep {
 
   SweepResult run() {
     const auto start = SteadyClock::now();
-    options_.print(left_out_line(plan_.left_out) + table_head());
-    for (const Loss loss : losses_of(plan_.legs)) run_one_baseline(loss);
-    for (size_t i = 0; i < plan_.legs.size(); ++i) {
-      LegResult result = outcome_of(plan_.legs[i]);
-      const std::vector<Leg> left(plan_.legs.begin() + static_cast<int64_t>(i) + 1, plan_.legs.end());
-      result_.legs.push_back(std::move(result));
-      const LegResult& last = result_.legs.back();
-      if (last.status == Status::not_run) continue;
-      options_.print(table_row(last, {i + 1, plan_.legs.size(), seconds_left(result_.legs, left)}));
-    }
+    options_.print(left_out_line(plan_.left_out) + jobs_line(plan_.jobs) + table_head());
+    const std::vector<Loss> losses = losses_of(plan_.legs);
+    result_.baselines.resize(losses.size());
+    side_by_side(losses.size(), [&](size_t i) { run_one_baseline(losses[i], result_.baselines[i]); });
+    result_.legs.resize(plan_.legs.size());
+    side_by_side(plan_.legs.size(), [&](size_t i) { run_one_leg(plan_.legs[i], result_.legs[i]); });
+    result_.interrupted = interrupted_ || proc::interrupted();
     for (const LegResult& baseline : result_.baselines) tidy_baseline(baseline);
     result_.seconds = seconds_since(start);
     remove_what_is_not_kept();
@@ -112,13 +115,49 @@ class Sweep {
     }
   }
 
-  LegTask task_of(const SweepPlan& plan, const Leg& leg, bool engines, const std::string& folder) const {
-    return {leg, prepare_leg(plan, leg, engines, (root_ / kSamplesFolder).string()), root_ / folder,
+  // Calls work(0), work(1), ... from as many threads as there are jobs, this one among them. Everything of a leg is its
+  // thread's; what legs share is behind mutex_. `work` does not throw.
+  template <typename Work>
+  void side_by_side(size_t count, const Work& work) {
+    std::atomic<size_t> next{0};
+    const auto take_turns = [&] {
+      for (size_t i = next++; i < count; i = next++) work(i);
+    };
+    std::vector<std::jthread> threads;
+    for (size_t others = std::min(static_cast<size_t>(plan_.jobs), count); others > 1; --others) {
+      threads.emplace_back(take_turns);
+    }
+    take_turns();
+  }
+
+  // A leg's devices, for as long as this lives.
+  class Share {
+   public:
+    Share(Sweep& sweep, int count) : sweep_(sweep), count_(static_cast<size_t>(count)) {
+      const std::lock_guard lock(sweep_.mutex_);
+      first_ = sweep_.shares_.take(count_);
+    }
+    ~Share() {
+      const std::lock_guard lock(sweep_.mutex_);
+      sweep_.shares_.give_back(first_, count_);
+    }
+    Share(const Share&) = delete;
+    Share& operator=(const Share&) = delete;
+    size_t first() const { return first_; }
+
+   private:
+    Sweep& sweep_;
+    size_t count_, first_ = 0;
+  };
+
+  LegTask task_of(const SweepPlan& plan, const Leg& leg, bool engines, const std::string& folder,
+                  const Share& share) const {
+    return {leg, prepare_leg(plan, leg, engines, (root_ / kSamplesFolder).string(), share.first()), root_ / folder,
             options_.vime_binary};
   }
 
   // In bfloat16 a second process, in float32, says how large the noise is.
-  Baseline train_baseline(const LegTask& task) {
+  Baseline train_baseline(const LegTask& task, const Share& share) {
     std::vector<rollout::StepProbe> writing, comparing;
     std::vector<fs::path> files;
     for (size_t step = 0; step < samples_.files.size(); ++step) {
@@ -134,7 +173,7 @@ class Sweep {
     }
     SweepPlan exact = plan_;
     exact.settings.dtype = "float32";
-    const LegTask beside = task_of(exact, task.leg, false, task.folder.filename().string() + "-float32");
+    const LegTask beside = task_of(exact, task.leg, false, task.folder.filename().string() + "-float32", share);
     Baseline baseline =
         bfloat16_baseline(std::move(steps), train_alone(beside, samples_, comparing), task.prepared.spec.trainer.lr);
     baseline.files = std::move(files);
@@ -142,55 +181,73 @@ class Sweep {
     return baseline;
   }
 
-  void run_one_baseline(Loss loss) {
+  void run_one_baseline(Loss loss, LegResult& result) {
     const auto start = SteadyClock::now();
-    LegResult result;
     result.leg = baseline_leg(loss);
-    const LegTask task = task_of(plan_, result.leg, false, baseline_folder(loss));
-    if (!interrupted()) {
-      try {
-        baselines_[loss] = train_baseline(task);
-        result.status = Status::pass;
-      } catch (const Error& error) {
-        take_failure(error, result);
-      } catch (const std::exception& error) {
-        take_failure(Error(ErrorKind::internal, error.what(), "this is a bug in vime"), result);
-      }
-      result.seconds = seconds_since(start);
-      name_logs(task.folder, result);
-      options_.print(baseline_row(result));
-    }
-    result_.baselines.push_back(std::move(result));
+    if (interrupted()) return;
+    const Share share(*this, 1);
+    try_to(result, [&] {
+      Baseline baseline = train_baseline(task_of(plan_, result.leg, false, baseline_folder(loss), share), share);
+      const std::lock_guard lock(mutex_);
+      baselines_[loss] = std::move(baseline);
+      result.status = Status::pass;
+    });
+    result.seconds = seconds_since(start);
+    name_logs(root_ / baseline_folder(loss), result);
+    const std::lock_guard lock(mutex_);
+    options_.print(baseline_row(result));
   }
 
-  LegResult outcome_of(const Leg& leg) {
-    LegResult result;
+  // Baselines are there, or not, before the first leg begins.
+  void run_one_leg(const Leg& leg, LegResult& result) {
     result.leg = leg;
     if (interrupted()) {
       result.failures = {"interrupted by the user"};
-      return result;
+      return;
     }
     const auto baseline = baselines_.find(leg.loss);
     if (baseline == baselines_.end()) {
       result.failures = {"there is no baseline to hold it against"};
-      return result;
+      return;
     }
-    const LegTask task = task_of(plan_, leg, true, leg_folder(leg));
+    const Share share(*this, leg.num_gpus);
+    try_to(result,
+           [&] { result = run_leg(task_of(plan_, leg, true, leg_folder(leg), share), samples_, baseline->second); });
+    name_logs(root_ / leg_folder(leg), result);
+    tidy(root_ / leg_folder(leg), result.status);
+    if (result.status != Status::not_run) report(result);
+  }
+
+  // In the order in which legs finish.
+  void report(const LegResult& result) {
+    const std::lock_guard lock(mutex_);
+    finished_.push_back(result);
+    std::vector<Leg> left;
+    for (const Leg& leg : plan_.legs) {
+      const auto same = [&](const LegResult& one) { return one.leg == leg; };
+      if (std::none_of(finished_.begin(), finished_.end(), same)) left.push_back(leg);
+    }
+    const double seconds =
+        seconds_left(finished_, left) / std::min<double>(plan_.jobs, std::max<double>(1, left.size()));
+    options_.print(table_row(result, {finished_.size(), plan_.legs.size(), seconds}));
+  }
+
+  template <typename Work>
+  void try_to(LegResult& result, const Work& work) {
     try {
-      result = run_leg(task, samples_, baseline->second);
+      work();
     } catch (const Error& error) {
       take_failure(error, result);
+    } catch (const std::exception& error) {
+      take_failure(Error(ErrorKind::internal, error.what(), "this is a bug in vime"), result);
     }
-    name_logs(task.folder, result);
-    tidy(task.folder, result.status);
-    return result;
   }
 
   // An interruption says nothing about the leg.
   void take_failure(const Error& error, LegResult& result) {
     result.failures = {error.what()};
     if (error.kind() == ErrorKind::interrupted) {
-      result_.interrupted = true;
+      interrupted_ = true;
       return;
     }
     result.status = Status::fail;
@@ -202,10 +259,7 @@ class Sweep {
     if ((options_.keep || result.status == Status::fail) && fs::exists(logs, ignored)) result.logs = logs.string();
   }
 
-  bool interrupted() {
-    result_.interrupted = result_.interrupted || proc::interrupted();
-    return result_.interrupted;
-  }
+  bool interrupted() const { return interrupted_ || proc::interrupted(); }
 
   void tidy(const fs::path& folder, Status status) const {
     if (!options_.keep && status != Status::fail) remove(folder);
@@ -237,8 +291,13 @@ class Sweep {
   RunFolder folder_;
   fs::path root_;
   Samples samples_;
+  std::atomic<bool> interrupted_{false};
+  SweepResult result_;  // each leg's part is its thread's
+  // The rest is behind mutex_, as is printing.
+  std::mutex mutex_;
+  DeviceShares shares_;
   std::map<Loss, Baseline> baselines_;
-  SweepResult result_;
+  std::vector<LegResult> finished_;
 };
 
 }  // namespace

@@ -1,4 +1,4 @@
-// `vime check-parallel sweep`: the baselines and then every leg, one after another.
+// `vime check-parallel sweep`: the baselines and then every leg, as many at a time as the plan says.
 #pragma once
 
 #include <functional>
@@ -21,7 +21,8 @@ struct SweepOptions {
 };
 
 // Throws Error only before anything was started; what goes wrong afterwards is in the result. The user's first Ctrl-C
-// ends the present leg's processes, and all that was not finished is not_run.
+// ends the present legs' processes, and all that was not finished is not_run. Rows are printed as legs finish, by
+// whichever thread ran the leg, one at a time; the result has the legs in the plan's order.
 SweepResult execute_sweep(const SweepPlan& plan, const SweepOptions& options);
 
 }  // namespace vime::sweep

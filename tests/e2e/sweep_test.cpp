@@ -70,6 +70,32 @@ Json find_fault(const std::string& fault, const std::string& only, const std::st
   return leg;
 }
 
+// The first Ctrl-C while legs are running.
+void interrupt_sweep(const std::string& jobs) {
+  const TempDir folder;
+  Program program({vime_binary(), "check-parallel", "sweep", "--num-gpus", "2", "--jobs", jobs, "--json",
+                   (folder.path() / "out.json").string(), "--run-dir", (folder.path() / "run").string()});
+  const Deadline deadline(std::chrono::seconds(120));
+  const auto begun = [&] {
+    std::error_code ignored;
+    for (const auto& entry : fs::directory_iterator(folder.path() / "run", ignored)) {
+      if (entry.path().filename().string().starts_with("2gpus")) return true;
+    }
+    return false;
+  };
+  while (!begun() && !deadline.passed()) std::this_thread::sleep_for(std::chrono::milliseconds(20));
+  program.send_signal(SIGINT);
+  const Outcome outcome = program.wait(kLong);
+  CAPTURE(outcome.out);
+  CAPTURE(outcome.err);
+  CHECK(outcome.status == 130);
+  const Json result = read_json(folder.path() / "out.json");
+  CHECK(result.at("status") == "interrupted");
+  CHECK(result.at("legs").size() == 8);
+  CHECK(result.at("legs").back().at("status") == "not_run");
+  CHECK(contains(outcome.out, "not run: "));
+}
+
 }  // namespace
 
 TEST_CASE("legs of every dimension pass on both losses, and say how close it was") {
@@ -92,6 +118,53 @@ TEST_CASE("legs of every dimension pass on both losses, and say how close it was
     // Another order of summation shows: an error of exactly 0 would mean that nothing was compared.
     CHECK(leg.at("checks").at("gradients").at("error").get<double>() > 0.0);
     CHECK(leg.at("checks").at("engine_logprobs").at("error").get<double>() > 0.0);
+  }
+}
+
+TEST_CASE("legs side by side give the figures that they give one after another, in the order of the plan") {
+  const std::vector<std::string> legs = {"--num-gpus", "2", "--cp", "1"};
+  const TempDir one, two;
+  const Swept alone = sweep(one.path(), legs);
+  std::vector<std::string> in_pairs = legs;
+  in_pairs.insert(in_pairs.end(), {"--jobs", "3"});
+  const Swept beside = sweep(two.path(), in_pairs);
+  CAPTURE(beside.outcome.out);
+  CAPTURE(beside.outcome.err);
+  CHECK(beside.outcome.status == 0);
+  CHECK(contains(beside.outcome.out, "3 legs at a time"));
+  REQUIRE(beside.result.is_object());
+  CHECK(alone.result.at("jobs") == 1);
+  CHECK(beside.result.at("jobs") == 3);
+  REQUIRE(beside.result.at("legs").size() == 6);
+  for (size_t i = 0; i < 6; ++i) {
+    for (const char* key : {"num_gpus", "tp", "pp", "cp", "dp", "loss", "status", "checks"}) {
+      CAPTURE(key);
+      CHECK(beside.result.at("legs").at(i).at(key) == alone.result.at("legs").at(i).at(key));
+    }
+  }
+  // What they were held against is gone, and each has a folder of its own.
+  size_t folders = 0;
+  for (const auto& entry : fs::directory_iterator(two.path() / "run")) {
+    folders += entry.path().filename().string().starts_with("2gpus") ? 1 : 0;
+  }
+  CHECK(folders == 6);
+  CHECK_FALSE(fs::exists(two.path() / "run/baseline-sample_mean/steps"));
+  CHECK(fs::exists(two.path() / "run/baseline-sample_mean/logs"));
+}
+
+TEST_CASE("planted.of legs side by side the one that is wrong fails, and the others pass") {
+  const TempDir folder;
+  const Swept swept =
+      sweep(folder.path(), {"--only", "num_gpus=2,loss=sample_mean", "--jobs", "4", "--set", "trainer.timeout=60s"},
+            "sign_flip");
+  CAPTURE(swept.outcome.out);
+  CAPTURE(swept.outcome.err);
+  CHECK(swept.outcome.status == 3);
+  REQUIRE(swept.result.is_object());
+  REQUIRE(swept.result.at("legs").size() == 4);
+  for (const Json& leg : swept.result.at("legs")) {
+    CHECK(leg.at("status") == (leg.at("tp") == 2 ? "fail" : "pass"));
+    if (leg.at("tp") == 2) CHECK(contains(failures_of(leg), "model.layers.1.mlp.up_proj.weight differs on rank 1"));
   }
 }
 
@@ -152,28 +225,11 @@ TEST_CASE("planted.an engine that computes other log-probs from the right weight
 }
 
 TEST_CASE("a sweep that is interrupted reports the legs that it finished, leaves nothing running and exits with 130") {
-  const TempDir folder;
-  Program program({vime_binary(), "check-parallel", "sweep", "--num-gpus", "2", "--json",
-                   (folder.path() / "out.json").string(), "--run-dir", (folder.path() / "run").string()});
-  const Deadline deadline(std::chrono::seconds(120));
-  const auto begun = [&] {
-    std::error_code ignored;
-    for (const auto& entry : fs::directory_iterator(folder.path() / "run", ignored)) {
-      if (entry.path().filename().string().starts_with("2gpus")) return true;
-    }
-    return false;
-  };
-  while (!begun() && !deadline.passed()) std::this_thread::sleep_for(std::chrono::milliseconds(20));
-  program.send_signal(SIGINT);
-  const Outcome outcome = program.wait(kLong);
-  CAPTURE(outcome.out);
-  CAPTURE(outcome.err);
-  CHECK(outcome.status == 130);
-  const Json result = read_json(folder.path() / "out.json");
-  CHECK(result.at("status") == "interrupted");
-  CHECK(result.at("legs").size() == 8);
-  CHECK(result.at("legs").back().at("status") == "not_run");
-  CHECK(contains(outcome.out, "not run: "));
+  interrupt_sweep("1");
+}
+
+TEST_CASE("so does one whose legs run side by side") {
+  interrupt_sweep("3");
 }
 
 TEST_CASE("the plan of a sweep lists 66 legs at once and starts nothing, and what cannot be swept is refused") {
@@ -200,6 +256,9 @@ TEST_CASE("the plan of a sweep lists 66 legs at once and starts nothing, and wha
     CHECK(engines.status == 2);
     CHECK(contains(engines.err, "expected a number from 1 to 4096, found \"" + std::string(number) + "\""));
   }
+  const Outcome jobs = run_vime({"check-parallel", "sweep", "--jobs", "0"});
+  CHECK(jobs.status == 2);
+  CHECK(contains(jobs.err, "--jobs"));
   for (const char* file : {"", "/", "/dev/null", "/nowhere/out.json"}) {
     const Outcome json = run_vime({"check-parallel", "sweep", "--json", file});
     CHECK(json.status == 2);

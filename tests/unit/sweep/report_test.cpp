@@ -153,7 +153,8 @@ TEST_CASE("the largest error is the one that uses most of what its leg is allowe
 
 TEST_CASE("the JSON says what was swept, and by what") {
   SweepResult result = sweep_of({passed(kFirst)});
-  result.subject = {"0.1.0", "2026-11-29T14:02:11Z", "my.yaml", {"seed=7"}, 7, 4, "cpu", "tiny", {"PP 4 (2 layers)"}};
+  result.subject = {"0.1.0", "2026-11-29T14:02:11Z", "my.yaml", {"seed=7"}, 7, 4, 2, "cpu",
+                    "tiny",  {"PP 4 (2 layers)"}};
   const Json json = to_json(result);
   CHECK(json["vime"] == "0.1.0");
   CHECK(json["started"] == "2026-11-29T14:02:11Z");
@@ -161,6 +162,7 @@ TEST_CASE("the JSON says what was swept, and by what") {
   CHECK(json["set"] == Json{"seed=7"});
   CHECK(json["seed"] == 7);
   CHECK(json["rollout_num_gpus_per_engine"] == 4);
+  CHECK(json["jobs"] == 2);
   CHECK(json["device"] == "cpu");
   CHECK(json["model"] == "tiny");
   CHECK(json["left_out"] == Json{"PP 4 (2 layers)"});
@@ -180,6 +182,8 @@ TEST_CASE("the plan lists the legs") {
   CHECK(left_out_line({"TP 8 (4 attention heads)", "PP 4 (2 layers)"}) ==
         "left out: TP 8 (4 attention heads), PP 4 (2 layers)\n");
   CHECK(left_out_line({}) == "");
+  CHECK(jobs_line(1) == "");
+  CHECK(jobs_line(3) == "3 legs at a time, in the order in which they finish\n");
   const Json json = plan_json({kFirst, kSecond}, 2, {"PP 4 (2 layers)"});
   CHECK(json["left_out"] == Json{"PP 4 (2 layers)"});
   CHECK(json["legs"].size() == 2);
