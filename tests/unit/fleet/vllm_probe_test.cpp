@@ -5,6 +5,7 @@
 
 #include "base/deadline.hpp"
 #include "base/error.hpp"
+#include "fleet/vllm_report.hpp"
 #include "http/server.hpp"
 
 using namespace vime;
@@ -129,4 +130,17 @@ TEST_CASE("a release before 0.21 is refused, one that is newer than known is spo
   facts.version = "9.1.0";
   CHECK(server_problems(facts, fitting()).empty());
   CHECK(contains(server_warning(facts), "9.1.0 is newer than what vime knows"));
+}
+
+TEST_CASE("the report on a server offers pushes between GPUs only where it has GPUs") {
+  SomeServer some(true);
+  Json report = server_report("http://127.0.0.1:1", some.ask());
+  CHECK(report["can"]["push over CUDA IPC"] == "yes");
+  CHECK(report["can"]["push over NCCL"] == "yes");
+  some.info["vllm_config"]["device_config"]["device"] = "cpu";
+  report = server_report("http://127.0.0.1:1", some.ask());
+  CHECK(report["settings"]["device"] == "cpu");
+  CHECK(report["can"]["push over CUDA IPC"] == "no, a build for GPUs does");
+  CHECK(report["can"]["push over NCCL"] == "no, a build for GPUs does");
+  CHECK(report["can"]["push from a folder"] == "yes");
 }

@@ -31,6 +31,18 @@ TEST_CASE("every flag that vime gives a server is refused in engine.vllm_args") 
   CHECK(flags >= 14);
 }
 
+TEST_CASE("heads that vLLM's attention on CPUs does not take are refused before anything is started") {
+  const std::string config = VIME_SOURCE_DIR "/configs/vllm-cpu.yaml";
+  CHECK_NOTHROW(prepare(spec::load(config, {}), ""));
+  try {
+    prepare(spec::load(config, {"model.preset=tiny"}), "");
+    FAIL("accepted");
+  } catch (const Error& error) {
+    CHECK(error.kind() == ErrorKind::refused);
+    CHECK(error.message().find("heads are 16 wide; vLLM's attention on CPUs takes 32, 64,") != std::string::npos);
+  }
+}
+
 TEST_CASE("free ports are different, and can be listened on") {
   const std::vector<uint16_t> ports = free_ports(20);
   CHECK(std::set<uint16_t>(ports.begin(), ports.end()).size() == 20);
