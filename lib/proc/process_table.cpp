@@ -110,11 +110,15 @@ std::vector<ProcessEntry> living_descendants(const std::vector<ProcessEntry>& ta
 
 bool environment_has(pid_t pid, const std::string& prefix, bool whole) {
   std::string environment = read_proc_file(pid, "environ");
-  for (const Deadline deadline(kExecTimeout); environment.empty() && !deadline.passed();) {
-    const bool look_again = may_be_in_exec(pid);
-    if (look_again) std::this_thread::sleep_for(std::chrono::microseconds(100));
-    environment = read_proc_file(pid, "environ");  // also when exec ended between the two looks
-    if (!look_again) break;
+  // One that changes all the time may show its arguments just between two such moments: it is believed after ten looks.
+  int without = 0;
+  for (const Deadline deadline(kExecTimeout); environment.empty() && without < 10 && !deadline.passed();) {
+    if (may_be_in_exec(pid)) {
+      std::this_thread::sleep_for(std::chrono::microseconds(100));
+    } else {
+      ++without;
+    }
+    environment = read_proc_file(pid, "environ");
   }
   for (size_t at = 0; at < environment.size();) {
     size_t end = environment.find('\0', at);
