@@ -17,17 +17,19 @@
 
 #include "base/deadline.hpp"
 #include "base/files.hpp"
+#include "base/strings.hpp"
 
 namespace vime::proc {
 namespace {
 
-// base's read_file throws for a file that is gone; here a process that ended meanwhile is an ordinary outcome.
-std::string read_proc_file(pid_t pid, const char* name) {
+// base's read_file throws for a file that is gone; here a process that ended meanwhile is an ordinary outcome, as is
+// one that may not be looked into. Nothing for a file that cannot be opened.
+std::optional<std::string> read_proc_file(pid_t pid, const char* name) {
   char path[64];
   std::snprintf(path, sizeof path, "/proc/%d/%s", static_cast<int>(pid), name);
   UniqueFd fd(::open(path, O_RDONLY | O_CLOEXEC));
   std::string content;
-  if (!fd) return content;
+  if (!fd) return std::nullopt;
   char buffer[8192];
   for (;;) {
     const ssize_t got = ::read(fd.get(), buffer, sizeof buffer);
@@ -37,28 +39,29 @@ std::string read_proc_file(pid_t pid, const char* name) {
   }
 }
 
-// How long a process may be in the middle of exec before it counts as one that shows nothing.
-constexpr std::chrono::milliseconds kExecTimeout{200};
+// How long a process may be in the middle of exec: on a loaded machine it waits there for a processor.
+constexpr std::chrono::milliseconds kExecTimeout{2000};
 
-// Between its old and its new program a process shows neither arguments nor environment; kernel threads never do.
-bool may_be_in_exec(pid_t pid) {
-  constexpr unsigned kKernelThread = 0x00200000;  // PF_KTHREAD
-  if (!read_proc_file(pid, "cmdline").empty()) return false;
-  const std::string stat = read_proc_file(pid, "stat");
-  const size_t name_end = stat.rfind(')');
-  char state = 0;
-  unsigned flags = 0;
-  if (name_end == std::string::npos ||
-      std::sscanf(stat.c_str() + name_end + 1, " %c %*d %*d %*d %*d %*d %u", &state, &flags) != 2) {
-    return false;
-  }
-  return state != 'Z' && state != 'X' && (flags & kKernelThread) == 0;
+// A process has its environment, be it an empty one, unless it is between its old and its new program, where /proc
+// shows none; kernel threads and the dead never have one. By the words of proc(5)'s stat, for processes whose environ
+// may be read.
+bool is_in_exec(pid_t pid) {
+  constexpr unsigned long kKernelThread = 0x00200000;  // PF_KTHREAD
+  constexpr size_t kState = 0, kFlags = 6, kEnvStart = 47, kEnvEnd = 48;
+  const std::string stat = read_proc_file(pid, "stat").value_or("");
+  const size_t name_end = stat.rfind(") ");
+  if (name_end == std::string::npos) return false;
+  const std::vector<std::string> words = split(stat.substr(name_end + 2), ' ');
+  if (words.size() <= kEnvEnd || words[kState] == "Z" || words[kState] == "X") return false;
+  const auto number = [&](size_t at) { return std::strtoul(words[at].c_str(), nullptr, 10); };
+  if ((number(kFlags) & kKernelThread) != 0) return false;
+  return number(kEnvEnd) == 0 || number(kEnvStart) != number(kEnvEnd);  // the latter: no longer
 }
 
 }  // namespace
 
 std::optional<ProcessEntry> read_process(pid_t pid) {
-  const std::string stat = read_proc_file(pid, "stat");
+  const std::string stat = read_proc_file(pid, "stat").value_or("");
   // The name stands in parentheses and may hold any byte, parentheses included; the last one closes it.
   const size_t name_end = stat.rfind(')');
   if (name_end == std::string::npos) return std::nullopt;
@@ -109,17 +112,12 @@ std::vector<ProcessEntry> living_descendants(const std::vector<ProcessEntry>& ta
 }
 
 bool environment_has(pid_t pid, const std::string& prefix, bool whole) {
-  std::string environment = read_proc_file(pid, "environ");
-  // One that changes all the time may show its arguments just between two such moments: it is believed after ten looks.
-  int without = 0;
-  for (const Deadline deadline(kExecTimeout); environment.empty() && without < 10 && !deadline.passed();) {
-    if (may_be_in_exec(pid)) {
-      std::this_thread::sleep_for(std::chrono::microseconds(100));
-    } else {
-      ++without;
-    }
-    environment = read_proc_file(pid, "environ");
+  std::optional<std::string> shown = read_proc_file(pid, "environ");
+  for (const Deadline deadline(kExecTimeout); shown && shown->empty() && is_in_exec(pid) && !deadline.passed();) {
+    std::this_thread::sleep_for(std::chrono::microseconds(100));
+    shown = read_proc_file(pid, "environ");
   }
+  const std::string environment = shown.value_or("");
   for (size_t at = 0; at < environment.size();) {
     size_t end = environment.find('\0', at);
     if (end == std::string::npos) end = environment.size();

@@ -28,7 +28,7 @@ std::vector<ProcessEntry> read_process_table();
 std::vector<ProcessEntry> living_descendants(const std::vector<ProcessEntry>& table, pid_t root);
 
 // Whether the process was started with an environment entry that begins with `prefix` ("NAME=value"); `whole` asks for
-// an equal entry. False when the environment may not be read. Waits up to 0.2 s for a process in the middle of exec.
+// an equal entry. False when the environment may not be read. Waits up to 2 s for a process in the middle of exec.
 bool environment_has(pid_t pid, const std::string& prefix, bool whole);
 
 // Sends the signal when `entry` is still the same process. False when it is gone or may not be signalled.

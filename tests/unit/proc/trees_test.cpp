@@ -1,6 +1,8 @@
 // Which processes go when one child ends, and which stay.
+#include <sys/wait.h>
 #include <unistd.h>
 
+#include "base/deadline.hpp"
 #include "fixture.hpp"
 #include "proc/process_table.hpp"
 
@@ -100,9 +102,22 @@ TEST_CASE("a signal meant for a process does not reach another that got its numb
 
 TEST_CASE("a process keeps its environment's mark in the middle of exec, where /proc shows nothing of it") {
   const Outsider changing({"changing", "exec"});
-  int missed = 0;  // every twentieth look, when nobody looks again
-  for (int i = 0; i < 3000; ++i) missed += environment_has(changing.pid(), "PATH=/usr/bin", false) ? 0 : 1;
-  CHECK(missed < 30);
+  for (int i = 0; i < 30000; ++i) REQUIRE(environment_has(changing.pid(), "PATH=/usr/bin", false));
+}
+
+TEST_CASE("a process without any environment, and one that has ended, are not waited for") {
+  Bench bench;
+  const auto daemon = announced_pids(bench.start_ready("hidden", {"double-fork", "stay", "clear"}));
+  const auto begin = SteadyClock::now();
+  for (int i = 0; i < 100; ++i) CHECK_FALSE(environment_has(daemon.at(0), "PATH=", false));
+  CHECK_FALSE(environment_has(2, "PATH=", false));  // of the kernel
+  pid_t ended = ::fork();
+  if (ended == 0) ::_exit(0);
+  REQUIRE(eventually([&] { return !is_alive(ended); }));
+  CHECK_FALSE(environment_has(ended, "PATH=", false));
+  ::waitpid(ended, nullptr, 0);
+  CHECK_FALSE(environment_has(ended, "PATH=", false));
+  CHECK(seconds_since(begin) < 60.0);  // and not the two seconds of each
 }
 
 TEST_CASE("descendants are found through any number of generations, zombies left out") {
