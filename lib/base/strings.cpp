@@ -119,4 +119,10 @@ bool names_secret(std::string_view name) {
   return false;
 }
 
+std::string flag_of(const std::string& argument) {
+  std::string flag = argument.substr(0, argument.find('='));
+  std::replace(flag.begin(), flag.end(), '_', '-');
+  return flag;
+}
+
 }  // namespace vime

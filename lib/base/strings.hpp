@@ -26,5 +26,8 @@ std::string hex(uint64_t value);                               // 16 lower-case 
 // Whether an environment variable of this name holds a secret, as far as a name tells: it ends with KEY, TOKEN, SECRET
 // or PASSWORD.
 bool names_secret(std::string_view name);
+// The flag that an argument of a command line names, in the spelling with hyphens, where its program takes both:
+// "--max-model-len" of "--max_model_len=64".
+std::string flag_of(const std::string& argument);
 
 }  // namespace vime

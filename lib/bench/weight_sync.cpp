@@ -52,7 +52,9 @@ Devices choose_devices(const WeightSyncOptions& options, Transport transport) {
 struct Figures {
   PushTimes first;
   std::vector<PushTimes> later;
-  double raw_ms = 0;  // a plain copy of one rank's bytes; a plain broadcast of the whole model's to all workers
+  // A plain copy of one rank's bytes; of a plain broadcast of raw_bytes to all workers, the time that the whole model
+  // would take at its rate, since no worker of several has room for that.
+  double raw_ms = 0;
   uint64_t bytes = 0, raw_bytes = 0, extra_bytes = 0;
   std::size_t tensors = 0;
   bool equal = true;

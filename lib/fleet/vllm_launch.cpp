@@ -22,11 +22,7 @@ constexpr int64_t kDefaultBatchTokens = 2048;
 constexpr int64_t kLargeBatchTokens = 8192;
 
 bool names_flag(const std::vector<std::string>& args, const std::string& flag) {
-  return std::any_of(args.begin(), args.end(), [&](const std::string& argument) {
-    std::string name = argument.substr(0, argument.find('='));
-    std::replace(name.begin(), name.end(), '_', '-');  // vLLM takes both
-    return name == flag;
-  });
+  return std::any_of(args.begin(), args.end(), [&](const std::string& argument) { return flag_of(argument) == flag; });
 }
 
 void set_environment(const VllmLaunch& launch, std::map<std::string, std::string>& env) {

@@ -39,6 +39,14 @@ std::optional<std::string> read_proc_file(pid_t pid, const char* name) {
   }
 }
 
+// The words of /proc/PID/stat from the state on; "" when the process is gone. The name before them stands in
+// parentheses and may hold any byte, parentheses included; the last one closes it.
+std::string stat_after_name(pid_t pid) {
+  const std::string stat = read_proc_file(pid, "stat").value_or("");
+  const size_t name_end = stat.rfind(") ");
+  return name_end == std::string::npos ? "" : stat.substr(name_end + 2);
+}
+
 // How long a process may be in the middle of exec: on a loaded machine it waits there for a processor.
 constexpr std::chrono::milliseconds kExecTimeout{2000};
 
@@ -48,10 +56,7 @@ constexpr std::chrono::milliseconds kExecTimeout{2000};
 bool is_in_exec(pid_t pid) {
   constexpr unsigned long kKernelThread = 0x00200000;  // PF_KTHREAD
   constexpr size_t kState = 0, kFlags = 6, kEnvStart = 47, kEnvEnd = 48;
-  const std::string stat = read_proc_file(pid, "stat").value_or("");
-  const size_t name_end = stat.rfind(") ");
-  if (name_end == std::string::npos) return false;
-  const std::vector<std::string> words = split(stat.substr(name_end + 2), ' ');
+  const std::vector<std::string> words = split(stat_after_name(pid), ' ');
   if (words.size() <= kEnvEnd || words[kState] == "Z" || words[kState] == "X") return false;
   const auto number = [&](size_t at) { return std::strtoul(words[at].c_str(), nullptr, 10); };
   if ((number(kFlags) & kKernelThread) != 0) return false;
@@ -61,18 +66,15 @@ bool is_in_exec(pid_t pid) {
 }  // namespace
 
 std::optional<ProcessEntry> read_process(pid_t pid) {
-  const std::string stat = read_proc_file(pid, "stat").value_or("");
-  // The name stands in parentheses and may hold any byte, parentheses included; the last one closes it.
-  const size_t name_end = stat.rfind(')');
-  if (name_end == std::string::npos) return std::nullopt;
+  const std::string stat = stat_after_name(pid);
   ProcessEntry entry;
   entry.pid = pid;
   char state = 0;
   long threads = 0;
   unsigned long long start_time = 0;
-  const int fields = std::sscanf(stat.c_str() + name_end + 1,
-                                 " %c %d %d %d %*d %*d %*u %*u %*u %*u %*u %*u %*u %*d %*d %*d %*d %ld %*d %llu",
-                                 &state, &entry.parent, &entry.group, &entry.session, &threads, &start_time);
+  const int fields =
+      std::sscanf(stat.c_str(), "%c %d %d %d %*d %*d %*u %*u %*u %*u %*u %*u %*u %*d %*d %*d %*d %ld %*d %llu", &state,
+                  &entry.parent, &entry.group, &entry.session, &threads, &start_time);
   if (fields != 6) return std::nullopt;
   entry.start_time = start_time;
   // A process whose first thread has ended shows as a zombie while its other threads go on.

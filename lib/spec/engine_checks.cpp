@@ -60,8 +60,7 @@ void check_arguments(const ExperimentSpec& spec, Problems& problems) {
                     "\"engine.vllm_command\" is empty; expected a program, for example [vllm, serve]");
   }
   for (const std::string& argument : spec.engine.vllm_args) {
-    std::string flag = argument.substr(0, argument.find('='));
-    std::replace(flag.begin(), flag.end(), '_', '-');  // vLLM takes both
+    const std::string flag = flag_of(argument);
     if (std::find(own_flags().begin(), own_flags().end(), flag) == own_flags().end()) continue;
     problems.add_at("engine.vllm_args", "\"engine.vllm_args\" has " + flag + ", which vime sets itself");
   }

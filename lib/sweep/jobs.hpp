@@ -12,8 +12,8 @@ namespace vime::sweep {
 // The most memory that one leg takes of a GPU, about: a trainer rank with the whole model, and an engine's worker.
 uint64_t leg_bytes(const SweepPlan& plan);
 
-// On GPUs as many as fit into the smallest of them, but no more than 4: a leg is mostly starts and waits, and from
-// there on the processes of a GPU are in each other's way. On the CPU one: a leg of 8 devices is 16 processes.
+// On GPUs as many as fit into the smallest of them, since a leg is mostly starts and waits, but no more than 4, which
+// no measurement stands behind yet. On the CPU one: a leg of 8 devices is 16 processes.
 int default_jobs(const SweepPlan& plan);
 
 // The devices of the legs that are running. A leg takes neighbouring devices, those with the fewest legs.

@@ -140,10 +140,6 @@ rollout::ScheduleOptions TrainerRank::schedule_options(int64_t samples) const {
   return options;
 }
 
-std::vector<StepFigures> TrainerRank::train(const std::string& batch_path) {
-  return train(batch_path, nullptr).first;
-}
-
 std::pair<std::vector<StepFigures>, rollout::StepAnswer> TrainerRank::train(const std::string& batch_path,
                                                                             const rollout::StepProbe* probe) {
   const rollout::TrainBatch batch = rollout::read_train_batch(batch_path, options_.run_id);

@@ -100,10 +100,9 @@ class TrainerRank {
   uint16_t meeting_port() const;  // of rank 0; 0 on the others. Not collective.
   const placement::TrainerRank& place() const { return options_.plan.ranks[static_cast<size_t>(options_.rank)]; }
 
-  std::vector<StepFigures> train(const std::string& batch_path);
-  // The same, and what the probe asks of the step; a batch of one optimizer step only. Without a probe: no answer.
+  // probe: what is asked of the step, of a batch of one optimizer step only; without one the answer is empty.
   std::pair<std::vector<StepFigures>, rollout::StepAnswer> train(const std::string& batch_path,
-                                                                 const rollout::StepProbe* probe);
+                                                                 const rollout::StepProbe* probe = nullptr);
   // Log-probs (natural) of the batch's response tokens under the present weights, without a temperature: [response
   // tokens], NaN where other ranks know them. Every data-parallel rank has at least one sample.
   std::vector<double> logprobs(const std::string& batch_path);

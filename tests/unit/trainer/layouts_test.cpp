@@ -131,7 +131,7 @@ TEST_CASE("several steps with GSPO, a reference model, weight decay, clipping an
     std::mutex mutex;
     run_layout(options, [&](TrainerRank& rank) {
       for (size_t rollout = 0; rollout < 2; ++rollout) {
-        const auto steps = rank.train((folder / "batch.safetensors").string());
+        const auto steps = rank.train((folder / "batch.safetensors").string()).first;
         const std::lock_guard lock(mutex);
         for (size_t i = 0; i < 2; ++i) losses.at(2 * rollout + i) += steps.at(i).policy.terms.loss;
       }
