@@ -4,6 +4,7 @@
 #include <unistd.h>
 
 #include <fstream>
+#include <set>
 #include <thread>
 
 #include "base/strings.hpp"
@@ -135,6 +136,24 @@ TEST_CASE("a server that does not start says why, in its own words") {
   outcome = run(dir.path() / "old", "VIME_STAND_IN_VERSION=0.20.2");
   CHECK(outcome.status == 2);
   CHECK(contains(outcome.err, "0.20.2"));
+  CHECK(all_gone_from(dir.path()));
+}
+
+TEST_CASE("requests that somebody aborts, with some tokens or none, are kept and counted") {
+  const TempDir dir;
+  // Before the rollouts there are the log-probs of the first push and the first evaluation.
+  const Outcome outcome = run(dir.path() / "run", "'VIME_STAND_IN_FAULT=generate:60=abort,generate:61=abort_at_once'");
+  CAPTURE(outcome.err);
+  REQUIRE(outcome.status == 0);
+  const std::vector<Json> lines = read_lines(dir.path() / "run" / "metrics.jsonl");
+  CHECK(lines.at(1)["rollout/aborted"] == 2);
+  CHECK(lines.at(1)["rollout/samples"] == 64);
+  CHECK(lines.back()["rollout/aborted"] == 0);
+  std::multiset<int64_t> lengths;
+  for (const Json& sample : read_lines(dir.path() / "run" / "rollouts" / "rollout_000000.jsonl")) {
+    if (sample["state"] == "aborted") lengths.insert(sample["response_len"].get<int64_t>());
+  }
+  CHECK(lengths == std::multiset<int64_t>{0, 1});
   CHECK(all_gone_from(dir.path()));
 }
 

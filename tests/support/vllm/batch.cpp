@@ -39,6 +39,11 @@ void Batch::add(const std::shared_ptr<Work>& work) {
   ++works_;
   const uint64_t seed = work->sampling.seed.value_or(mix_key(options_.seed, works_));
   work->choices.resize(static_cast<std::size_t>(work->sampling.n));
+  if (work->abort_after == 0) {
+    for (Choice& choice : work->choices) choice.finish_reason = "abort";
+    work->done = true;
+    return;
+  }
   for (std::size_t i = 0; i < work->choices.size(); ++i) {
     auto sequence = std::make_shared<Sequence>();
     sequence->work = work;
@@ -191,6 +196,7 @@ void Batch::append(Sequence& sequence, const float* logits, const std::string& v
       return finish(sequence, "stop");
     }
   }
+  if (sequence.work->abort_after && generated >= *sequence.work->abort_after) return finish(sequence, "abort");
   const auto total = static_cast<int64_t>(sequence.work->prompt.size()) + generated;
   if (generated >= sampling.max_tokens || total >= options_.max_model_len) finish(sequence, "length");
 }

@@ -10,6 +10,7 @@
 //           half      the call is carried out, half of the answer's body is sent and the connection closed
 //           reset     the connection is reset, nothing is carried out
 //           death     the process kills itself; startup: it ends with a traceback and status 1
+//           abort, abort_at_once   (generating routes) somebody aborts the request after its first token, or before it
 //           stale, half, swapped_rows (phase load)   all weights are kept as they were, every second tensor is lost, or
 //                     the halves of the gate matrices trade places; the new version is claimed all the same
 //

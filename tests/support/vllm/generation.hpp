@@ -57,6 +57,7 @@ struct Work {
   std::vector<int32_t> prompt;
   Sampling sampling;
   std::string cache_salt;
+  std::optional<int64_t> abort_after;  // planted: so many tokens
 
   std::vector<Choice> choices;
   std::vector<TokenPlace> prompt_places;  // of the prompt's tokens from the second on

@@ -145,7 +145,9 @@ Answer Routes::handle(const http::ServerRequest& request, const Gone& gone) cons
     answer.ending = Ending::reset;
     return answer;
   }
-  const bool is_status = fault && fault != "half";
+  if (fault == "abort") call.abort_after = 1;
+  if (fault == "abort_at_once") call.abort_after = 0;
+  const bool is_status = fault && fault != "half" && !call.abort_after;
   if (is_status && is_weight_phase(phase)) call.planted = "planted failure in " + phase;
   if (is_status && call.planted.empty()) {
     answer.response = error_response(std::stoi(*fault), "planted failure in " + phase);

@@ -4,6 +4,7 @@
 
 #include <functional>
 #include <map>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -33,7 +34,8 @@ struct Server {
 struct Call {
   const http::ServerRequest& request;
   Gone gone;
-  std::string planted;  // text that a worker is to raise; empty: none
+  std::string planted;                      // text that a worker is to raise; empty: none
+  std::optional<int64_t> abort_after = {};  // tokens, of a generating call
 };
 
 // WorkerError, EngineDeath and HttpError become error answers.

@@ -26,8 +26,8 @@ std::string token_text(const Server& server, int32_t id) {
   return server.tokenizer ? server.tokenizer->decode(std::vector<int64_t>{id}, false) : token_name(id);
 }
 
-Works make_works(const Ask& ask, const std::string& prefix, const std::string& header, bool numbered,
-                 std::string* reply_id) {
+Works make_works(const Ask& ask, const std::string& prefix, const Call& call, bool numbered, std::string* reply_id) {
+  const std::string header = call.request.header("x-request-id");
   *reply_id = prefix + (!header.empty() ? header : !ask.id.empty() ? ask.id : random_token());
   Works works;
   for (const auto& prompt : ask.prompts) {
@@ -36,6 +36,7 @@ Works make_works(const Ask& ask, const std::string& prefix, const std::string& h
     work->prompt = prompt;
     work->sampling = ask.sampling;
     work->cache_salt = ask.cache_salt;
+    work->abort_after = call.abort_after;
     works.push_back(std::move(work));
   }
   return works;
@@ -109,7 +110,7 @@ http::Response complete(Server& server, const Call& call) {
   check_model(body, server);
   const Ask ask = read_completion(body, server);
   std::string id;
-  const Works works = make_works(ask, "cmpl-", call.request.header("x-request-id"), true, &id);
+  const Works works = make_works(ask, "cmpl-", call, true, &id);
   server.engine.generate(works, call.gone);
   Json choices = Json::array();
   for (const auto& work : works) {
@@ -170,7 +171,7 @@ http::Response generate(Server& server, const Call& call) {
   check_model(body, server);
   const Ask ask = read_generate(body, server);
   std::string id;
-  const Works works = make_works(ask, "generate-tokens-", call.request.header("x-request-id"), false, &id);
+  const Works works = make_works(ask, "generate-tokens-", call, false, &id);
   server.engine.generate(works, call.gone);
   const bool newest = server.flavour.newest_generate;
   Json choices = Json::array();
