@@ -37,6 +37,17 @@ const std::vector<std::string>& own_flags() {
   return flags;
 }
 
+// Flags that give a server more workers than its tensor parallel ones.
+const std::vector<std::string>& worker_flags() {
+  static const std::vector<std::string> flags = {"--data-parallel-size", "-dp", "--pipeline-parallel-size", "-pp",
+                                                 "--nnodes"};
+  return flags;
+}
+
+bool contains(const std::vector<std::string>& flags, const std::string& flag) {
+  return std::find(flags.begin(), flags.end(), flag) != flags.end();
+}
+
 // Keys of one kind of engine; a resolved spec has them all, at their defaults.
 void refuse_unused(const ExperimentSpec& spec, Problems& problems) {
   const Engine& engine = spec.engine;
@@ -61,8 +72,14 @@ void check_arguments(const ExperimentSpec& spec, Problems& problems) {
   }
   for (const std::string& argument : spec.engine.vllm_args) {
     const std::string flag = flag_of(argument);
-    if (std::find(own_flags().begin(), own_flags().end(), flag) == own_flags().end()) continue;
-    problems.add_at("engine.vllm_args", "\"engine.vllm_args\" has " + flag + ", which vime sets itself");
+    if (contains(own_flags(), flag)) {
+      problems.add_at("engine.vllm_args", "\"engine.vllm_args\" has " + flag + ", which vime sets itself");
+    } else if (contains(worker_flags(), flag)) {
+      problems.add_at("engine.vllm_args", "\"engine.vllm_args\" has " + flag +
+                                              "; the GPUs of one engine are tensor parallel: set "
+                                              "\"placement.rollout_num_gpus_per_engine\" for larger engines, and "
+                                              "\"placement.rollout_num_gpus\" for more of them");
+    }
   }
   for (const std::string& entry : spec.engine.env) {
     const size_t equals = entry.find('=');

@@ -80,6 +80,11 @@ TEST_CASE("flags that vime sets itself, and an environment that is none, are ref
     CAPTURE(flag);
     CHECK(contains(refused_with({kVllm, std::string("engine.vllm_args=[") + flag + "]"}), "which vime sets itself"));
   }
+  for (const char* flag : {"--data-parallel-size=2", "-dp", "--pipeline_parallel_size"}) {
+    CAPTURE(flag);
+    CHECK(
+        contains(refused_with({kVllm, std::string("engine.vllm_args=[") + flag + "]"}), "rollout_num_gpus_per_engine"));
+  }
   CHECK(refused_with({kVllm, "engine.vllm_args=[--enforce-eager, --attention-backend, TRITON_ATTN]"}).empty());
   CHECK(contains(refused_with({kVllm, "engine.env=[NOVALUE]"}), "expected NAME=value"));
   CHECK(contains(refused_with({kVllm, "engine.vllm_command=[]"}), "expected a program"));
