@@ -8,14 +8,14 @@ import sys
 
 
 def last_json(path):
-    """The JSON that a step wrote, which may follow other lines; None where there is none."""
+    """The JSON that a step wrote, with other lines before or after it; None where there is none."""
     try:
         text = path.read_text()
     except OSError:
         return None
     for start in (i for i, c in enumerate(text) if c == "{" and (i == 0 or text[i - 1] == "\n")):
         try:
-            return json.loads(text[start:])
+            return json.JSONDecoder().raw_decode(text[start:])[0]
         except ValueError:
             continue
     return None
@@ -134,15 +134,21 @@ def vllm_pushes(out):
         times = [(one[key.format("prepare")], one[key.format("pause")]) for one in lines if key.format("pause") in one]
         theirs = last_json(out / f"vllm-sender-{transport}.log") or {}
         total = 0
+        parts = {part: [1000 * one[key.format(part)] for one in lines if key.format(part) in one]
+                 for part in ("start", "update", "finish")}
         if times[1:]:
             prepare, pause = (1000 * statistics.median(part) for part in zip(*times[1:]))
             total = statistics.median(1000 * sum(one) for one in times[1:])
+            of_it = ", ".join(f"{part} {statistics.median(one[1:]):.1f}" for part, one in parts.items() if one[1:])
             row(f"push to vLLM, {transport}, Qwen3-0.6B", f"prepare {prepare:.1f} ms, pause {pause:.1f} ms, both {total:.1f} ms, "
-                f"the first pause {1000 * times[0][1]:.1f} ms")
+                f"of it {of_it}; the first pause {1000 * times[0][1]:.1f} ms")
         for one in theirs.get("variants", []):
             pause = 1000 * one["pause_s"]["median"]
-            what = f"vLLM {theirs['vllm']}'s own sender, {transport}, {'packed' if one['packed'] else 'unpacked'}"
-            found = f"pause {pause:.1f} ms, of it update {1000 * one['update_s']['median']:.1f} ms"
+            what = f"vLLM {theirs['vllm']}'s own sender, {transport}, {'packed' if one['packed'] else 'unpacked'}, " + (
+                f"after {one['requests']} requests" if one["requests"] else "one after the other")
+            found = f"pause {pause:.1f} ms, of it " + ", ".join(
+                f"{part} {1000 * one[name]['median']:.1f}"
+                for part, name in (("start", "start_call_s"), ("update", "update_s"), ("finish", "finish_call_s")))
             if total:
                 row("  " + what, f"{found}: {pause / total:.2f} x vime's", "1 x", pause >= total)
             else:

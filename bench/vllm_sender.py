@@ -1,5 +1,6 @@
 """vLLM's own trainer side on the same GPUs as vime's pushes: starts `vllm serve`, holds a checkpoint's parameters on the GPU
-and pushes them as the examples of vLLM 0.21 to 0.26 do (trainer_send_weights over HTTP). One JSON object on stdout.
+and pushes them as the examples of vLLM 0.21 to 0.26 do (trainer_send_weights over HTTP): one push after the other, and
+with a rollout before each, as in a run of vime. One JSON object on stdout.
 
     python3 bench/vllm_sender.py --transport ipc|nccl --model DIR [--vllm-command "vllm serve"] [--pushes N]
 
@@ -7,6 +8,7 @@ Runs in vLLM's environment. ipc: one GPU for both; nccl: the trainer on the firs
 pause_s is from the sending of /pause until /resume has answered, as vime's perf/update_weights_pause_time is.
 """
 import argparse
+import concurrent.futures
 import ctypes
 import json
 import os
@@ -180,9 +182,19 @@ class Pusher:
         return seconds
 
 
-def summary(packed, pushes):
+def generate(server, requests, seconds):
+    """Requests at the same time, then nothing while a trainer would train."""
+    if requests == 0:
+        return
+    body = {"model": "policy", "prompt": list(range(1, 9)), "max_tokens": 4, "temperature": 1.0, "ignore_eos": True}
+    with concurrent.futures.ThreadPoolExecutor(requests) as executor:
+        list(executor.map(lambda seed: server.post("/v1/completions", {**body, "seed": seed}), range(requests)))
+    time.sleep(seconds)
+
+
+def summary(packed, requests, pushes):
     first, later = pushes[0], pushes[1:] or pushes
-    return {"packed": packed, "first_pause_s": first["pause_s"],
+    return {"packed": packed, "requests": requests, "first_pause_s": first["pause_s"],
             **{key: {"median": statistics.median(one[key] for one in later), "all": [one[key] for one in later]}
                for key in first}}
 
@@ -210,13 +222,19 @@ def measure(args, server, version, engine, arguments, parameters):
     pusher = Pusher(args.transport, server, engine, arguments, parameters)
     torch.cuda.synchronize()
     pusher.meet()
-    found = [summary(packed, [pusher.push(packed) for _ in range(args.pushes + 1)])
-             for packed in variants(arguments, args.packed)]
+    found = []
+    for packed in variants(arguments, args.packed):
+        for requests in args.requests:
+            pushes = []
+            for _ in range(args.pushes + 1):
+                generate(server, requests, args.training_time)
+                pushes.append(pusher.push(packed))
+            found.append(summary(packed, requests, pushes))
     if log_probs(server, tokens) == before:
         sys.exit("the server's log-probs are those from before the pushes: it took no weights")
     return {"vllm": version, "transport": args.transport, "model": args.model, "tensors": len(parameters),
             "bytes": sum(one.numel() * one.element_size() for one in parameters.values()), "pushes": args.pushes,
-            "variants": found}
+            "training_time": args.training_time, "variants": found}
 
 
 def main():
@@ -225,6 +243,8 @@ def main():
     parser.add_argument("--model", required=True, help="folder with config.json, tokenizer and model.safetensors")
     parser.add_argument("--vllm-command", default="vllm serve")
     parser.add_argument("--pushes", type=int, default=10, help="of each variant, after one that is not counted")
+    parser.add_argument("--requests", type=int, nargs="+", default=[0, 64], help="of a rollout; each number is tried")
+    parser.add_argument("--training-time", type=float, default=0.1, help="seconds between a rollout and the push")
     parser.add_argument("--packed", choices=["both", "yes", "no"], default="both")
     parser.add_argument("--gpu-memory-utilization", type=float, default=0.3)
     parser.add_argument("--max-model-len", type=int, default=64)
