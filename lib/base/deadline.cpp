@@ -19,7 +19,11 @@ void Deadline::check(const std::string& waited_for) const {
 }
 
 double seconds_since(SteadyClock::time_point start) {
-  return std::chrono::duration<double>(SteadyClock::now() - start).count();
+  return seconds_between(start, SteadyClock::now());
+}
+
+double seconds_between(SteadyClock::time_point start, SteadyClock::time_point end) {
+  return std::chrono::duration<double>(end - start).count();
 }
 
 std::string utc_now() {

@@ -28,6 +28,7 @@ class Deadline {
 
 // Seconds since `start`.
 double seconds_since(SteadyClock::time_point start);
+double seconds_between(SteadyClock::time_point start, SteadyClock::time_point end);
 // Wall clock as "2026-11-29T14:02:11Z".
 std::string utc_now();
 

@@ -1,10 +1,13 @@
 #include "fleet/fleet.hpp"
 
+#include <algorithm>
 #include <charconv>
 #include <cmath>
 #include <condition_variable>
 #include <deque>
 #include <mutex>
+#include <numeric>
+#include <thread>
 #include <utility>
 
 #include "base/error.hpp"
@@ -232,12 +235,17 @@ void Fleet::check_tokens(const std::vector<GenerateJob>& jobs) const {
   }
 }
 
-// All at once: one that is slow to pause does not keep the others waiting. What failed is told of all that failed.
-void Fleet::tell_all(const std::function<std::future<http::Outcome>(weights::EngineClient&)>& send) {
-  std::vector<std::future<http::Outcome>> replies;
+// All at once: one that is slow does not keep the others waiting.
+Fleet::Replies Fleet::send_all(const Send& send) {
+  Replies replies;
   for (const auto& engine : engines_) replies.push_back(send(*engine));
+  return replies;
+}
+
+// What failed is told of all that failed.
+void Fleet::check_all(Replies replies) {
   std::vector<std::string> problems;
-  for (size_t i = 0; i < engines_.size(); ++i) {
+  for (size_t i = 0; i < replies.size(); ++i) {
     try {
       engines_[i]->check(replies[i].get());
     } catch (const Error& error) {
@@ -247,8 +255,48 @@ void Fleet::tell_all(const std::function<std::future<http::Outcome>(weights::Eng
   if (!problems.empty()) explain(Error(ErrorKind::process_failed, join(problems, "\n")));
 }
 
+void Fleet::tell_all(const Send& send) {
+  check_all(std::exchange(pauses_, {}));  // nothing overtakes a pause
+  check_all(send_all(send));
+}
+
+// Engines that serve this thread alone have no request in flight here, so that one which has paused is idle, and its
+// answer to /pause need not be waited for. One that sleeps would say that it has paused in any case.
 void Fleet::pause_all() {
-  tell_all([](weights::EngineClient& engine) { return engine.send_pause("abort", true); });
+  check_all(std::exchange(pauses_, {}));
+  pauses_ = send_all([](weights::EngineClient& engine) { return engine.send_pause("abort", true); });
+  const bool linger = std::all_of(engines_.begin(), engines_.end(),
+                                  [](const auto& engine) { return engine->protocol().lingers_over_pause(); });
+  if (linger && !options_.shared && !asleep_) {
+    wait_until_paused();
+  } else {
+    check_all(std::exchange(pauses_, {}));
+  }
+}
+
+// Until every engine says that it has paused, or one has answered /pause.
+void Fleet::wait_until_paused() {
+  constexpr milliseconds kBetweenLooks{2};
+  std::vector<size_t> left(engines_.size());
+  std::iota(left.begin(), left.end(), size_t{0});
+  while (!left.empty()) {
+    std::this_thread::sleep_for(kBetweenLooks);
+    const bool answered = std::any_of(left.begin(), left.end(), [&](size_t i) {
+      return pauses_[i].wait_for(milliseconds(0)) == std::future_status::ready;
+    });
+    if (answered) return check_all(std::exchange(pauses_, {}));  // it may be a refusal
+    Replies replies;
+    for (const size_t i : left) replies.push_back(engines_[i]->ask_paused());
+    std::vector<size_t> not_yet;
+    for (size_t at = 0; at < left.size(); ++at) {
+      try {
+        if (!engines_[left[at]]->says_paused(replies[at].get())) not_yet.push_back(left[at]);
+      } catch (const Error& error) {
+        explain(error);
+      }
+    }
+    left = std::move(not_yet);
+  }
 }
 
 void Fleet::resume_all() {
@@ -257,10 +305,12 @@ void Fleet::resume_all() {
 
 void Fleet::sleep_all(int level) {
   tell_all([&](weights::EngineClient& engine) { return engine.send_sleep(level); });
+  asleep_ = true;
 }
 
 void Fleet::wake_all(const std::vector<std::string>& tags) {
   tell_all([&](weights::EngineClient& engine) { return engine.send_wake_up(tags); });
+  if (std::find(tags.begin(), tags.end(), kKvCache) != tags.end()) asleep_ = false;
 }
 
 std::map<std::string, uint64_t> Fleet::checksums(int engine) {

@@ -43,11 +43,16 @@ struct Generation {
   std::string engine;
 };
 
+// What can be woken by itself: tags of vLLM's /wake_up.
+inline constexpr char kWeights[] = "weights";
+inline constexpr char kKvCache[] = "kv_cache";
+
 struct FleetOptions {
   std::chrono::milliseconds transfer_timeout;
   std::chrono::milliseconds request_timeout;
   int64_t concurrency = 512;  // requests in flight at an engine
   int64_t vocab_size = 0;     // of the model; 0: tokens of prompts are not looked at
+  bool shared = false;        // others may send requests to these engines
 };
 
 class Fleet {
@@ -92,13 +97,20 @@ class Fleet {
   };
   // Until all are answered. `meanwhile` (may be empty) is called every few milliseconds. The first failure is thrown.
   void call_all(const Calls& calls, const std::function<void()>& meanwhile);
-  void tell_all(const std::function<std::future<http::Outcome>(weights::EngineClient&)>& send);
+  using Replies = std::vector<std::future<http::Outcome>>;  // by engine
+  using Send = std::function<std::future<http::Outcome>(weights::EngineClient&)>;
+  Replies send_all(const Send& send);
+  void check_all(Replies replies);
+  void tell_all(const Send& send);
+  void wait_until_paused();
   void check_tokens(const std::vector<GenerateJob>& jobs) const;
 
   http::Client& client_;
   Supervisor& supervisor_;
   std::vector<std::unique_ptr<weights::EngineClient>> engines_;
   FleetOptions options_;
+  Replies pauses_;       // to /pause, where engines had paused before they answered
+  bool asleep_ = false;  // engines cannot generate for want of memory
 };
 
 // The body of POST /v1/completions for a job, and what its reply says. Sampling fields are all sent: an engine's own

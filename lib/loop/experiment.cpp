@@ -220,6 +220,11 @@ void Experiment::push_weights() {
   line_["weights/version"] = report.version;
   line_["perf/update_weights_pause_time"] = report.pause_s;
   line_["perf/update_weights_transfer_time"] = report.transfer_s;
+  if (report.finish_s > 0.0) {  // not all engines load from a folder
+    line_["perf/update_weights_start_time"] = report.start_s;
+    line_["perf/update_weights_update_time"] = report.update_s;
+    line_["perf/update_weights_finish_time"] = report.finish_s;
+  }
   line_["perf/update_weights_prepare_time"] = report.prepare_s;
   line_["perf/update_weights_extra_bytes"] = report.extra_bytes;
 }

@@ -81,10 +81,10 @@ Processes::Processes(const Prepared& prepared, const RunDirectory& directory, co
   // After the trainer ranks have settled: on a GPU that they share, a server sizes itself by the memory that is free.
   if (prepared.parts.engines && spec.engine.backend == "vllm") addresses = start_vllm(prepared, directory);
   if (external) addresses = std::move(servers);
-  fleet_ =
-      std::make_unique<fleet::Fleet>(client_, supervisor_, addresses,
-                                     fleet::FleetOptions{spec.weight_sync.timeout, spec.engine.request_timeout,
-                                                         spec.engine.server_concurrency, prepared.config.vocab_size});
+  fleet_ = std::make_unique<fleet::Fleet>(
+      client_, supervisor_, addresses,
+      fleet::FleetOptions{spec.weight_sync.timeout, spec.engine.request_timeout, spec.engine.server_concurrency,
+                          prepared.config.vocab_size, external});
   if (!prepared.parts.engines) return;
   rewards_ = std::make_unique<reward::Rewards>(
       reward_options(spec, directory.logs()),

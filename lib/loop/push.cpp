@@ -114,14 +114,23 @@ PushReport WeightPush::run(const std::function<void()>& before_resume) {
   if (before_resume) before_resume();
   fleet_.resume_all();
   report.pause_s = seconds_since(start);
+  add_figures(replies, report);
+  return report;
+}
+
+void WeightPush::add_figures(const std::vector<Json>& replies, PushReport& report) {
   double slowest = 0.0;
   for (size_t rank = 0; rank < replies.size(); ++rank) {
     const std::string what = "trainer rank " + std::to_string(rank) + ": /push";
     slowest = std::max(slowest, json_number(replies[rank], "prepare_s", what));
     report.extra_bytes += static_cast<uint64_t>(json_int(replies[rank], "extra_bytes", what));
+    for (const Json& result : json_member(replies[rank], "results", what)) {
+      report.start_s = std::max(report.start_s, json_number(result, "start_s", what));
+      report.update_s = std::max(report.update_s, json_number(result, "update_s", what));
+      report.finish_s = std::max(report.finish_s, json_number(result, "finish_s", what));
+    }
   }
   report.prepare_s += slowest;
-  return report;
 }
 
 // An engine that ran before this one may be on any number: the next must be above it, or an engine that took nothing

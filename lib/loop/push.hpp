@@ -32,6 +32,8 @@ struct PushReport {
   double pause_s = 0.0;     // from the first engine's pause until all generate again
   double transfer_s = 0.0;  // of it, until every engine had proved the version
   double prepare_s = 0.0;   // trainer work outside of the pause
+  // Of the transfer, the slowest engine's: see weights::EngineResult.
+  double start_s = 0.0, update_s = 0.0, finish_s = 0.0;
   uint64_t extra_bytes = 0;
 };
 
@@ -53,6 +55,7 @@ class WeightPush {
   void load_from(const fs::path& folder, int64_t version);
   void require_all_engines(const std::vector<Json>& replies) const;
   void compare(const std::vector<Json>& replies);
+  static void add_figures(const std::vector<Json>& replies, PushReport& report);
   void heed_earlier_versions();
   bool probe_is_due() const;
 

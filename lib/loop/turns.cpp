@@ -9,9 +9,7 @@
 namespace vime::loop {
 namespace {
 
-// The wake tags and the sleep level of vLLM's routes.
-constexpr const char* kWeights = "weights";
-constexpr const char* kKvCache = "kv_cache";
+// The sleep level of vLLM's routes.
 constexpr int kDropWeights = 2;
 
 }  // namespace
@@ -43,7 +41,7 @@ void Turns::for_saving() {
 void Turns::for_push() {
   const auto begin = SteadyClock::now();
   if (engines_ == Engines::asleep) {
-    fleet_.wake_all({kWeights});
+    fleet_.wake_all({fleet::kWeights});
     engines_ = Engines::weights_only;
   }
   seconds_ += seconds_since(begin);
@@ -53,7 +51,7 @@ void Turns::for_generation() {
   const auto begin = SteadyClock::now();
   if (offload_.train) bring_trainers(false);
   if (engines_ != Engines::awake) {
-    fleet_.wake_all({kKvCache});
+    fleet_.wake_all({fleet::kKvCache});
     engines_ = Engines::awake;
   }
   seconds_ += seconds_since(begin);

@@ -158,7 +158,11 @@ Json handle_push(TrainerRank& rank, const Json& body) {
   const PushFigures figures = rank.push(json_int(body, "version", "/push"), targets);
   Json results = Json::array();
   for (const weights::EngineResult& result : figures.results) {
-    results.push_back({{"engine", result.engine}, {"error", result.error}});
+    results.push_back({{"engine", result.engine},
+                       {"error", result.error},
+                       {"start_s", result.start_s},
+                       {"update_s", result.update_s},
+                       {"finish_s", result.finish_s}});
   }
   Json reply = {{"results", results}, {"prepare_s", figures.prepare_s}, {"extra_bytes", figures.extra_bytes}};
   if (json_bool(body, "checksums", "/push")) {

@@ -6,7 +6,8 @@
 //                                      "answer"}: the probe's; both as in rollout/step_probe.hpp
 //   POST /prepare_push {}                                            {"seconds"}: before the engines are paused
 //   POST /push   {"version", "engines": [{"id","url","token","init"}], "checksums": bool}
-//                                      {"results": [{"engine","error"}], "prepare_s", "extra_bytes", "replica",
+//                                      {"results": [{"engine", "error", "start_s", "update_s", "finish_s"}],
+//                                      "prepare_s", "extra_bytes", "replica",
 //                                      "parts": [{"name","copy","sum": hex}]}
 //   POST /offload {}, POST /onload {}                                figures of memory
 //                                      between the two only /push, /offload and /onload

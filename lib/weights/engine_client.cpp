@@ -56,9 +56,14 @@ std::future<http::Outcome> EngineClient::send_resume() {
   return send("/resume", Json::object(), control_timeout_);
 }
 
-bool EngineClient::is_paused() {
-  const http::Reply reply = client_.call(request("GET", "/is_paused", nullptr, control_timeout_));
-  return json_bool(parse_json(reply.body, address_.name() + ": /is_paused"), "is_paused", address_.name());
+std::future<http::Outcome> EngineClient::ask_paused() {
+  return client_.send(request("GET", "/is_paused", nullptr, control_timeout_));
+}
+
+bool EngineClient::says_paused(const http::Outcome& outcome) const {
+  check(outcome);
+  const std::string what = address_.name() + ": /is_paused";
+  return json_bool(parse_json(outcome.reply.body, what), "is_paused", what);
 }
 
 std::future<http::Outcome> EngineClient::send_sleep(int level) {
@@ -69,10 +74,6 @@ std::future<http::Outcome> EngineClient::send_wake_up(const std::vector<std::str
   std::string path = "/wake_up";
   for (size_t i = 0; i < tags.size(); ++i) path += (i == 0 ? "?tags=" : "&tags=") + tags[i];
   return send(path, Json::object(), control_timeout_);
-}
-
-void EngineClient::abort_all() {
-  post("/abort_requests", Json::object(), control_timeout_);
 }
 
 void EngineClient::init_weight_transfer(const Json& init_info) {

@@ -35,11 +35,11 @@ class EngineClient {
 
   void pause(const std::string& mode, bool clear_cache);
   void resume();
-  bool is_paused();
-  void abort_all();
   // Not waited for, so that all engines may be told at the same time: see check().
   std::future<http::Outcome> send_pause(const std::string& mode, bool clear_cache);
   std::future<http::Outcome> send_resume();
+  std::future<http::Outcome> ask_paused();
+  bool says_paused(const http::Outcome& outcome) const;  // to ask_paused(); throws as check() does
   std::future<http::Outcome> send_sleep(int level);
   std::future<http::Outcome> send_wake_up(const std::vector<std::string>& tags);
 

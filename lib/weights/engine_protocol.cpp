@@ -17,6 +17,7 @@ class EmbeddedProtocol final : public EngineProtocol {
   bool tells_version() const override { return true; }
   bool tells_checksums() const override { return true; }
   bool tells_spans() const override { return true; }
+  bool lingers_over_pause() const override { return false; }
 
   Json first_reload_body() const override { return {}; }
 

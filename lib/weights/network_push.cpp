@@ -88,6 +88,7 @@ void NetworkPush::start(const std::vector<NetworkTarget>& targets, int64_t versi
   }
   for (Member& member : members_) {
     member.session.attempt([&] { member.session.engine().check(member.reply.get()); });
+    member.session.started();
   }
 }
 
@@ -210,10 +211,7 @@ std::vector<EngineResult> NetworkPush::finish() {
     blame(missed_);
   }
   std::vector<EngineResult> results;
-  for (Member& member : members_) {
-    member.session.finish();
-    results.push_back({member.session.engine().address().id, member.session.error()});
-  }
+  for (Member& member : members_) results.push_back(member.session.finish());
   const bool any_failed =
       std::any_of(members_.begin(), members_.end(), [](const Member& member) { return member.session.failed(); });
   if (source_->broken() || (source_->all_or_none() && any_failed)) source_.reset();

@@ -8,10 +8,20 @@
 #include <functional>
 #include <string>
 
+#include "base/deadline.hpp"
 #include "base/error.hpp"
 #include "weights/engine_client.hpp"
 
 namespace vime::weights {
+
+// What became of the push into one engine, and what it took, in seconds.
+struct EngineResult {
+  int engine = 0;
+  std::string error;      // "" = good
+  double start_s = 0.0;   // with the making of the channel, in an engine's first push
+  double update_s = 0.0;  // all updates
+  double finish_s = 0.0;
+};
 
 class PushSession {
  public:
@@ -19,10 +29,16 @@ class PushSession {
 
   void start() {
     attempt([&] { engine_.start_weight_update(); });
+    started();
   }
+  // Of an engine that was told to start by another way.
+  void started() { started_ = SteadyClock::now(); }
   // Not sent after any failure: an engine that misses a bucket must not take the version.
-  void finish() {
+  EngineResult finish() {
+    const auto finishing = SteadyClock::now();
     attempt([&] { engine_.finish_weight_update(version_); });
+    return {engine_.address().id, error_, seconds_between(made_, started_), seconds_between(started_, finishing),
+            seconds_since(finishing)};
   }
   void attempt(const std::function<void()>& step) {
     if (failed()) return;
@@ -45,12 +61,7 @@ class PushSession {
   EngineClient& engine_;
   int64_t version_;
   std::string error_;
-};
-
-// What became of the push into one engine.
-struct EngineResult {
-  int engine = 0;
-  std::string error;  // "" = good
+  SteadyClock::time_point made_ = SteadyClock::now(), started_ = made_;
 };
 
 }  // namespace vime::weights

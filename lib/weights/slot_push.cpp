@@ -86,8 +86,7 @@ void SlotPush::complete() {
 
 std::optional<EngineResult> SlotPush::finish() {
   if (!session_) return std::nullopt;
-  session_->finish();
-  return EngineResult{options_.slot.engine, session_->error()};
+  return session_->finish();
 }
 
 }  // namespace vime::weights

@@ -61,7 +61,8 @@ class VllmProtocol final : public EngineProtocol {
   Json finish_body(int64_t version) const override { return vllm::finish_body(dialect_, version); }
   bool tells_version() const override { return dialect_.finish_takes_version; }
   bool tells_checksums() const override { return false; }
-  bool tells_spans() const override { return false; }  // /v1/completions does not, in any release
+  bool tells_spans() const override { return false; }        // /v1/completions does not, in any release
+  bool lingers_over_pause() const override { return true; }  // 20 ms
 
   // A server that was started without weights has a loader that reads none.
   Json first_reload_body() const override {

@@ -1,9 +1,14 @@
 // Pause and sleep, the prefix cache, calls of worker methods: routes that a server has in development mode only.
+#include <thread>
+
 #include "support/vllm/failures.hpp"
 #include "support/vllm/routes.hpp"
 
 namespace vime::stand_in {
 namespace {
+
+// A server that has paused answers later, so that what it has aborted is answered before.
+constexpr std::chrono::milliseconds kLinger{20};
 
 PauseMode mode_of(const http::ServerRequest& request, bool knows_deprecated) {
   const bool wait = knows_deprecated && query_flag(request, "wait_for_inflight_requests", false);
@@ -42,6 +47,7 @@ http::Response pause(Server& server, const http::ServerRequest& request) {
   } catch (const std::exception& error) {
     return json_response({{"error", std::string("Failed to pause generation: ") + error.what()}}, 500);
   }
+  std::this_thread::sleep_for(kLinger);
   return json_response({{"status", "paused"}});
 }
 

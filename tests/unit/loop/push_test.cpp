@@ -96,7 +96,11 @@ struct Scene {
     for (size_t i = 0; rank == 0 && i < count; ++i) {
       const bool failed = !push_error.empty() && i + 1 == engines.size();
       if (engines_take_version && !failed) engines[i]->version = std::to_string(body.at("version").get<int64_t>());
-      results.push_back({{"engine", i}, {"error", failed ? push_error : ""}});
+      results.push_back({{"engine", i},
+                         {"error", failed ? push_error : ""},
+                         {"start_s", 1.0 + static_cast<double>(i)},
+                         {"update_s", 20.0 - static_cast<double>(i)},
+                         {"finish_s", 30.0}});
     }
     return {{"results", results},
             {"prepare_s", 0.5},
@@ -128,6 +132,9 @@ TEST_CASE("a push pauses, commits 1, 2, 3 and resumes every engine") {
     CHECK(push.committed() == version);
     CHECK(report.prepare_s == 0.5);
     CHECK(report.extra_bytes == 14);
+    CHECK(report.start_s == 3.0);  // the slowest engine's
+    CHECK(report.update_s == 20.0);
+    CHECK(report.finish_s == 30.0);
     for (const auto& engine : scene.engines) CHECK_FALSE(engine->paused);
   }
   CHECK(scene.engines[2]->resumes == 3);

@@ -1,0 +1,142 @@
+// When a fleet takes its engines for paused: an answer to /pause that lingers is not waited for where it need not be.
+#include <doctest/doctest.h>
+
+#include <atomic>
+#include <mutex>
+#include <optional>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "base/error.hpp"
+#include "base/random.hpp"
+#include "base/strings.hpp"
+#include "fleet/fleet.hpp"
+#include "http/server.hpp"
+
+using namespace vime;
+using namespace vime::fleet;
+
+namespace {
+
+// Pauses when it is told to, and answers when the test lets it.
+class StandInEngine {
+ public:
+  StandInEngine() : server_({}) {
+    server_.route("POST", "/pause", [this](const http::ServerRequest&, http::Responder responder) {
+      note("pause");
+      const std::lock_guard lock(mutex_);
+      pause_ = std::move(responder);
+      if (answers_at_once) answer_locked(200);
+    });
+    server_.route("GET", "/is_paused", [this](const http::ServerRequest&, http::Responder responder) {
+      ++asked;
+      responder.respond({200, Json({{"is_paused", asked > not_yet}}).dump()});
+    });
+    for (const std::string route : {"sleep", "wake_up", "resume"}) {
+      server_.route("POST", "/" + route, [this, route](const http::ServerRequest&, http::Responder responder) {
+        note(route);
+        responder.respond({200, "{}"});
+      });
+    }
+    server_.start();
+  }
+
+  void answer(int status) {
+    const std::lock_guard lock(mutex_);
+    answer_locked(status);
+  }
+  std::string told() {
+    const std::lock_guard lock(mutex_);
+    return join(told_, " ");
+  }
+  std::string url() const { return "http://127.0.0.1:" + std::to_string(server_.port()); }
+
+  std::atomic<bool> answers_at_once = false;
+  std::atomic<int> asked = 0;    // whether it has paused
+  std::atomic<int> not_yet = 0;  // of them, how many it denies
+
+ private:
+  void note(const std::string& what) {
+    const std::lock_guard lock(mutex_);
+    told_.push_back(what);
+  }
+  void answer_locked(int status) {
+    told_.push_back("answered");
+    pause_.value().respond(status == 200 ? http::Response{200, "{}"} : http::error_response(status, "cannot pause"));
+    pause_.reset();
+  }
+
+  std::mutex mutex_;
+  std::vector<std::string> told_;
+  std::optional<http::Responder> pause_;
+  http::Server server_;
+};
+
+struct Bench {
+  explicit Bench(const std::string& protocol, bool shared = false)
+      : fleet(client, supervisor, {{0, first.url(), "", protocol, "m"}, {1, second.url(), "", protocol, "m"}},
+              {milliseconds(20000), milliseconds(20000), 512, 0, shared}) {}
+
+  void answer(int status = 200) {
+    first.answer(200);
+    second.answer(status);
+  }
+
+  StandInEngine first, second;
+  http::Client client;
+  Supervisor supervisor{std::string(VIME_BIN_DIR) + "/proc_test_child", "f" + random_token(), {}};
+  Fleet fleet;
+};
+
+constexpr const char* kVllm = "vllm 0.25.1";
+
+}  // namespace
+
+TEST_CASE("a vLLM server that has paused is not waited for until it answers, but nothing overtakes its answer") {
+  Bench bench(kVllm);
+  bench.second.not_yet = 2;
+  bench.fleet.pause_all();  // nobody has answered
+  CHECK(bench.first.told() == "pause");
+  CHECK(bench.first.asked == 1);
+  CHECK(bench.second.asked == 3);
+  std::thread resuming([&] { bench.fleet.resume_all(); });
+  bench.answer();
+  resuming.join();
+  CHECK(bench.first.told() == "pause answered resume");
+  CHECK(bench.second.told() == "pause answered resume");
+}
+
+TEST_CASE("a refusal to pause is told when it comes") {
+  Bench early(kVllm), late(kVllm);
+  early.second.not_yet = 1000000;
+  std::thread answering([&] {
+    while (early.second.asked == 0) std::this_thread::yield();
+    early.answer(500);
+  });
+  CHECK_THROWS_WITH_AS(early.fleet.pause_all(), doctest::Contains("engine 1: /pause: HTTP 500: cannot pause"), Error);
+  answering.join();
+
+  late.fleet.pause_all();
+  late.answer(500);
+  CHECK_THROWS_WITH_AS(late.fleet.resume_all(), doctest::Contains("engine 1: /pause: HTTP 500: cannot pause"), Error);
+  CHECK(late.second.told() == "pause answered");
+}
+
+TEST_CASE(
+    "the answer is waited for when others use the engines, while engines sleep, and of engines that do not linger") {
+  Bench shared(kVllm, true), asleep(kVllm), own("");
+  for (Bench* bench : {&shared, &asleep, &own}) bench->first.answers_at_once = bench->second.answers_at_once = true;
+  asleep.fleet.sleep_all(2);
+  asleep.fleet.wake_all({kWeights});
+  for (Bench* bench : {&shared, &asleep, &own}) {
+    bench->fleet.pause_all();
+    CHECK(bench->first.asked == 0);
+    CHECK(bench->second.asked == 0);
+  }
+  asleep.fleet.wake_all({kKvCache});
+  asleep.first.answers_at_once = asleep.second.answers_at_once = false;
+  asleep.fleet.pause_all();
+  CHECK(asleep.second.asked == 1);
+  asleep.answer();
+}
