@@ -256,12 +256,14 @@ void Fleet::check_all(Replies replies) {
 }
 
 void Fleet::tell_all(const Send& send) {
-  check_all(std::exchange(pauses_, {}));  // nothing overtakes a pause
+  check_all(std::exchange(pauses_, {}));  // no resume, sleep or wake overtakes a pause
   check_all(send_all(send));
 }
 
-// Engines that serve this thread alone have no request in flight here, so that one which has paused is idle, and its
-// answer to /pause need not be waited for. One that sleeps would say that it has paused in any case.
+// Engines that serve this thread alone have no request in flight here, so that one which has paused is idle, with its
+// caches cleared: its answer to /pause, which lingers for the sake of requests, need not be waited for. An engine takes
+// calls in their order, so that a push comes after the pause in any case. One that sleeps would always say that it has
+// paused.
 void Fleet::pause_all() {
   check_all(std::exchange(pauses_, {}));
   pauses_ = send_all([](weights::EngineClient& engine) { return engine.send_pause("abort", true); });
@@ -274,26 +276,32 @@ void Fleet::pause_all() {
   }
 }
 
-// Until every engine says that it has paused, or one has answered /pause.
+// Until every engine says that it has paused, or one has answered /pause, which may be a refusal.
 void Fleet::wait_until_paused() {
   constexpr milliseconds kBetweenLooks{2};
   std::vector<size_t> left(engines_.size());
   std::iota(left.begin(), left.end(), size_t{0});
   while (!left.empty()) {
     std::this_thread::sleep_for(kBetweenLooks);
+    supervisor_.check();
     const bool answered = std::any_of(left.begin(), left.end(), [&](size_t i) {
       return pauses_[i].wait_for(milliseconds(0)) == std::future_status::ready;
     });
-    if (answered) return check_all(std::exchange(pauses_, {}));  // it may be a refusal
+    if (answered) return check_all(std::exchange(pauses_, {}));
     Replies replies;
     for (const size_t i : left) replies.push_back(engines_[i]->ask_paused());
     std::vector<size_t> not_yet;
+    std::vector<std::string> problems;
     for (size_t at = 0; at < left.size(); ++at) {
       try {
         if (!engines_[left[at]]->says_paused(replies[at].get())) not_yet.push_back(left[at]);
       } catch (const Error& error) {
-        explain(error);
+        problems.push_back(error.message());
       }
+    }
+    if (!problems.empty()) {
+      pauses_.clear();  // whoever tidies up after this error does not wait for them
+      explain(Error(ErrorKind::process_failed, join(problems, "\n")));
     }
     left = std::move(not_yet);
   }

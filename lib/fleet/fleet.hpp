@@ -80,6 +80,8 @@ class Fleet {
   [[noreturn]] void explain(const Error& error) { supervisor_.explain(error); }
 
   // Each tells all engines at once. Error{process_failed} names those that failed, or is the death that explains it.
+  // pause_all() returns when every engine is idle. vLLM answers /pause later: a refusal in that answer is the error of
+  // the next of these calls.
   void pause_all();
   void resume_all();
   void sleep_all(int level);
@@ -88,6 +90,8 @@ class Fleet {
   std::map<std::string, uint64_t> checksums(int engine);  // see EngineClient; errors as above
 
  private:
+  using Replies = std::vector<std::future<http::Outcome>>;  // by engine
+  using Send = std::function<std::future<http::Outcome>(weights::EngineClient&)>;
   // Requests that are made when they are sent, since only then it is known where they go.
   struct Calls {
     size_t count = 0;
@@ -97,8 +101,6 @@ class Fleet {
   };
   // Until all are answered. `meanwhile` (may be empty) is called every few milliseconds. The first failure is thrown.
   void call_all(const Calls& calls, const std::function<void()>& meanwhile);
-  using Replies = std::vector<std::future<http::Outcome>>;  // by engine
-  using Send = std::function<std::future<http::Outcome>(weights::EngineClient&)>;
   Replies send_all(const Send& send);
   void check_all(Replies replies);
   void tell_all(const Send& send);

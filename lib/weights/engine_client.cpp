@@ -89,7 +89,7 @@ void EngineClient::update_weights(const Json& update_info) {
 }
 
 void EngineClient::finish_weight_update(int64_t version) {
-  post("/finish_weight_update", protocol_->finish_body(version), timeout_);
+  check(send_finish_weight_update(version).get());
 }
 
 std::future<http::Outcome> EngineClient::send_init_weight_transfer(const Json& init_info) {
@@ -102,6 +102,10 @@ std::future<http::Outcome> EngineClient::send_start_weight_update() {
 
 std::future<http::Outcome> EngineClient::send_update_weights(const Json& update_info) {
   return send("/update_weights", {{"update_info", update_info}}, timeout_);
+}
+
+std::future<http::Outcome> EngineClient::send_finish_weight_update(int64_t version) {
+  return send("/finish_weight_update", protocol_->finish_body(version), timeout_);
 }
 
 void EngineClient::prepare_reload(bool first) {

@@ -51,6 +51,7 @@ class EngineClient {
   std::future<http::Outcome> send_init_weight_transfer(const Json& init_info);
   std::future<http::Outcome> send_start_weight_update();
   std::future<http::Outcome> send_update_weights(const Json& update_info);
+  std::future<http::Outcome> send_finish_weight_update(int64_t version);
   // Loads the weights of a Hugging Face model folder. `first`: since the engine started, which may have been without
   // weights. The version is not the new one yet.
   void prepare_reload(bool first);

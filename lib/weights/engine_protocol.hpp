@@ -43,8 +43,8 @@ class EngineProtocol {
   virtual bool tells_checksums() const = 0;
   // Replies to requests for tokens say which versions computed them.
   virtual bool tells_spans() const = 0;
-  // /pause is answered a while after the engine has paused, so that answers to requests which it has aborted get out
-  // before; /is_paused tells at once.
+  // /pause is answered a while after the engine has paused, so that the answers to requests which it has aborted get
+  // out first; /is_paused tells at once.
   virtual bool lingers_over_pause() const = 0;
 
   // What /collective_rpc is asked before the first reload from a folder; null: nothing.

@@ -211,6 +211,7 @@ std::vector<EngineResult> NetworkPush::finish() {
     blame(missed_);
   }
   std::vector<EngineResult> results;
+  for (Member& member : members_) member.session.begin_finish();  // at once, as start()
   for (Member& member : members_) results.push_back(member.session.finish());
   const bool any_failed =
       std::any_of(members_.begin(), members_.end(), [](const Member& member) { return member.session.failed(); });

@@ -6,6 +6,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <future>
 #include <string>
 
 #include "base/deadline.hpp"
@@ -31,14 +32,18 @@ class PushSession {
     attempt([&] { engine_.start_weight_update(); });
     started();
   }
-  // Of an engine that was told to start by another way.
+  // For an owner that sends start itself: when it has been answered.
   void started() { started_ = SteadyClock::now(); }
   // Not sent after any failure: an engine that misses a bucket must not take the version.
+  void begin_finish() {
+    updated_ = SteadyClock::now();
+    attempt([&] { finishing_ = engine_.send_finish_weight_update(version_); });
+  }
   EngineResult finish() {
-    const auto finishing = SteadyClock::now();
-    attempt([&] { engine_.finish_weight_update(version_); });
-    return {engine_.address().id, error_, seconds_between(made_, started_), seconds_between(started_, finishing),
-            seconds_since(finishing)};
+    if (!finishing_.valid()) begin_finish();
+    attempt([&] { engine_.check(finishing_.get()); });
+    return {engine_.address().id, error_, seconds_between(made_, started_), seconds_between(started_, updated_),
+            seconds_since(updated_)};
   }
   void attempt(const std::function<void()>& step) {
     if (failed()) return;
@@ -61,7 +66,8 @@ class PushSession {
   EngineClient& engine_;
   int64_t version_;
   std::string error_;
-  SteadyClock::time_point made_ = SteadyClock::now(), started_ = made_;
+  std::future<http::Outcome> finishing_;
+  SteadyClock::time_point made_ = SteadyClock::now(), started_ = made_, updated_ = made_;
 };
 
 }  // namespace vime::weights

@@ -19,19 +19,24 @@ using namespace vime::fleet;
 
 namespace {
 
-// Pauses when it is told to, and answers when the test lets it.
+// Pauses when it is told to, and answers when the test lets it, or after a while.
 class StandInEngine {
  public:
   StandInEngine() : server_({}) {
     server_.route("POST", "/pause", [this](const http::ServerRequest&, http::Responder responder) {
-      note("pause");
       const std::lock_guard lock(mutex_);
+      told_.push_back("pause");
       pause_ = std::move(responder);
-      if (answers_at_once) answer_locked(200);
+      if (!answers_by_itself) return;
+      answering_ = std::jthread([this] {
+        std::this_thread::sleep_for(milliseconds(50));
+        answer(200);
+      });
     });
     server_.route("GET", "/is_paused", [this](const http::ServerRequest&, http::Responder responder) {
-      ++asked;
-      responder.respond({200, Json({{"is_paused", asked > not_yet}}).dump()});
+      const std::lock_guard lock(mutex_);
+      const bool paused = pause_ && ++asked > not_yet;  // a question may come before /pause
+      responder.respond({200, Json({{"is_paused", paused}}).dump()});
     });
     for (const std::string route : {"sleep", "wake_up", "resume"}) {
       server_.route("POST", "/" + route, [this, route](const http::ServerRequest&, http::Responder responder) {
@@ -44,7 +49,9 @@ class StandInEngine {
 
   void answer(int status) {
     const std::lock_guard lock(mutex_);
-    answer_locked(status);
+    told_.push_back("answered");
+    pause_.value().respond(status == 200 ? http::Response{200, "{}"} : http::error_response(status, "cannot pause"));
+    pause_.reset();
   }
   std::string told() {
     const std::lock_guard lock(mutex_);
@@ -52,8 +59,8 @@ class StandInEngine {
   }
   std::string url() const { return "http://127.0.0.1:" + std::to_string(server_.port()); }
 
-  std::atomic<bool> answers_at_once = false;
-  std::atomic<int> asked = 0;    // whether it has paused
+  std::atomic<bool> answers_by_itself = false;
+  std::atomic<int> asked = 0;    // whether it has paused, since it was told to
   std::atomic<int> not_yet = 0;  // of them, how many it denies
 
  private:
@@ -61,15 +68,11 @@ class StandInEngine {
     const std::lock_guard lock(mutex_);
     told_.push_back(what);
   }
-  void answer_locked(int status) {
-    told_.push_back("answered");
-    pause_.value().respond(status == 200 ? http::Response{200, "{}"} : http::error_response(status, "cannot pause"));
-    pause_.reset();
-  }
 
   std::mutex mutex_;
   std::vector<std::string> told_;
   std::optional<http::Responder> pause_;
+  std::jthread answering_;
   http::Server server_;
 };
 
@@ -101,6 +104,7 @@ TEST_CASE("a vLLM server that has paused is not waited for until it answers, but
   CHECK(bench.first.asked == 1);
   CHECK(bench.second.asked == 3);
   std::thread resuming([&] { bench.fleet.resume_all(); });
+  std::this_thread::sleep_for(milliseconds(20));
   bench.answer();
   resuming.join();
   CHECK(bench.first.told() == "pause answered resume");
@@ -126,7 +130,9 @@ TEST_CASE("a refusal to pause is told when it comes") {
 TEST_CASE(
     "the answer is waited for when others use the engines, while engines sleep, and of engines that do not linger") {
   Bench shared(kVllm, true), asleep(kVllm), own("");
-  for (Bench* bench : {&shared, &asleep, &own}) bench->first.answers_at_once = bench->second.answers_at_once = true;
+  for (Bench* bench : {&shared, &asleep, &own}) {
+    bench->first.answers_by_itself = bench->second.answers_by_itself = true;
+  }
   asleep.fleet.sleep_all(2);
   asleep.fleet.wake_all({kWeights});
   for (Bench* bench : {&shared, &asleep, &own}) {
@@ -135,7 +141,7 @@ TEST_CASE(
     CHECK(bench->second.asked == 0);
   }
   asleep.fleet.wake_all({kKvCache});
-  asleep.first.answers_at_once = asleep.second.answers_at_once = false;
+  asleep.first.answers_by_itself = asleep.second.answers_by_itself = false;
   asleep.fleet.pause_all();
   CHECK(asleep.second.asked == 1);
   asleep.answer();
