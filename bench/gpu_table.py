@@ -145,7 +145,7 @@ def vllm_pushes(out):
         for one in theirs.get("variants", []):
             pause = 1000 * one["pause_s"]["median"]
             what = f"vLLM {theirs['vllm']}'s own sender, {transport}, {'packed' if one['packed'] else 'unpacked'}, " + (
-                f"after {one['requests']} requests" if one["requests"] else "one after the other")
+                f"{theirs['training_time']} s after {one['requests']} requests" if one["requests"] else "one after the other")
             found = f"pause {pause:.1f} ms, of it " + ", ".join(
                 f"{part} {1000 * one[name]['median']:.1f}"
                 for part, name in (("start", "start_call_s"), ("update", "update_s"), ("finish", "finish_call_s")))

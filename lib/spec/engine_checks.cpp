@@ -39,8 +39,14 @@ const std::vector<std::string>& own_flags() {
 
 // Flags that give a server more workers than its tensor parallel ones.
 const std::vector<std::string>& worker_flags() {
-  static const std::vector<std::string> flags = {"--data-parallel-size", "-dp", "--pipeline-parallel-size", "-pp",
-                                                 "--nnodes"};
+  static const std::vector<std::string> flags = {"--data-parallel-size",
+                                                 "-dp",
+                                                 "--pipeline-parallel-size",
+                                                 "-pp",
+                                                 "--prefill-context-parallel-size",
+                                                 "-pcp",
+                                                 "--nnodes",
+                                                 "-n"};
   return flags;
 }
 

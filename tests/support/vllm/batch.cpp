@@ -189,6 +189,7 @@ void Batch::append(Sequence& sequence, const float* logits, const std::string& v
       place_of(drawn.token, reported, logits, sampling.logprobs.value_or(0), processed, sampling.temperature));
 
   const auto generated = static_cast<int64_t>(choice.tokens.size());
+  if (sequence.work->abort_after && generated >= *sequence.work->abort_after) return finish(sequence, "abort");
   if (generated > sampling.min_tokens) {
     if (!sampling.ignore_eos && contains(options_.eos_ids, drawn.token)) return finish(sequence, "stop");
     if (contains(sampling.stop_token_ids, drawn.token)) {
@@ -196,7 +197,6 @@ void Batch::append(Sequence& sequence, const float* logits, const std::string& v
       return finish(sequence, "stop");
     }
   }
-  if (sequence.work->abort_after && generated >= *sequence.work->abort_after) return finish(sequence, "abort");
   const auto total = static_cast<int64_t>(sequence.work->prompt.size()) + generated;
   if (generated >= sampling.max_tokens || total >= options_.max_model_len) finish(sequence, "length");
 }

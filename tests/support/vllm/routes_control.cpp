@@ -1,4 +1,5 @@
 // Pause and sleep, the prefix cache, calls of worker methods: routes that a server has in development mode only.
+#include <chrono>
 #include <thread>
 
 #include "support/vllm/failures.hpp"
