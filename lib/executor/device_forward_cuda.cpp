@@ -188,7 +188,9 @@ void DeviceForward::size_cache(const DeviceForwardOptions& options) {
   const auto slot_bytes = static_cast<uint64_t>(kv_.positions * kv_.kv_heads * kv_.head_dim) * c10::elementSize(type_);
   const uint64_t all_layers = 2 * static_cast<uint64_t>(layers) * slot_bytes;
   const gpu::MemoryInfo info = gpu::memory_info();
-  const double own = static_cast<double>(std::max(options.free_before, info.free_bytes) - info.free_bytes);
+  // What others gave back meanwhile hides what this process took, but not that it has the weights at least.
+  const uint64_t gone = std::max(options.free_before, info.free_bytes) - info.free_bytes;
+  const auto own = static_cast<double>(std::max(gone, decoder_.layout().total_bytes));
   const double room = std::min(kLargestPart * static_cast<double>(info.free_bytes),
                                options.memory_utilization * static_cast<double>(info.total_bytes) - own);
   slots_ = std::min(shape_.slots, static_cast<int64_t>(std::max(room, 0.0) / static_cast<double>(all_layers)));
