@@ -270,7 +270,12 @@ void Fleet::pause_all() {
   const bool linger = std::all_of(engines_.begin(), engines_.end(),
                                   [](const auto& engine) { return engine->protocol().lingers_over_pause(); });
   if (linger && !options_.shared && !asleep_) {
-    wait_until_paused();
+    try {
+      wait_until_paused();
+    } catch (const Error&) {
+      pauses_.clear();  // whoever tidies up after this error does not wait for them
+      throw;
+    }
   } else {
     check_all(std::exchange(pauses_, {}));
   }
@@ -299,10 +304,7 @@ void Fleet::wait_until_paused() {
         problems.push_back(error.message());
       }
     }
-    if (!problems.empty()) {
-      pauses_.clear();  // whoever tidies up after this error does not wait for them
-      explain(Error(ErrorKind::process_failed, join(problems, "\n")));
-    }
+    if (!problems.empty()) explain(Error(ErrorKind::process_failed, join(problems, "\n")));
     left = std::move(not_yet);
   }
 }

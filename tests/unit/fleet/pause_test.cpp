@@ -36,6 +36,7 @@ class StandInEngine {
     server_.route("GET", "/is_paused", [this](const http::ServerRequest&, http::Responder responder) {
       const std::lock_guard lock(mutex_);
       const bool paused = pause_ && ++asked > not_yet;  // a question may come before /pause
+      if (pause_ && !knows_pausing) return responder.respond(http::error_response(404, "Not Found"));
       responder.respond({200, Json({{"is_paused", paused}}).dump()});
     });
     for (const std::string route : {"sleep", "wake_up", "resume"}) {
@@ -60,6 +61,7 @@ class StandInEngine {
   std::string url() const { return "http://127.0.0.1:" + std::to_string(server_.port()); }
 
   std::atomic<bool> answers_by_itself = false;
+  std::atomic<bool> knows_pausing = true;
   std::atomic<int> asked = 0;    // whether it has paused, since it was told to
   std::atomic<int> not_yet = 0;  // of them, how many it denies
 
@@ -145,4 +147,14 @@ TEST_CASE(
   asleep.fleet.pause_all();
   CHECK(asleep.second.asked == 1);
   asleep.answer();
+}
+
+TEST_CASE("after an engine that cannot say whether it has paused, nobody waits for the others' answers") {
+  Bench bench(kVllm);
+  bench.second.knows_pausing = false;
+  CHECK_THROWS_WITH_AS(bench.fleet.pause_all(), doctest::Contains("engine 1: /is_paused: HTTP 404"), Error);
+  while (bench.first.told().empty()) std::this_thread::yield();  // its /pause may still be on its way
+  bench.fleet.sleep_all(2);
+  CHECK(bench.first.told() == "pause sleep");
+  bench.answer();
 }
