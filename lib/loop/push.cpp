@@ -11,6 +11,26 @@
 #include "base/strings.hpp"
 
 namespace vime::loop {
+namespace {
+
+// What the ranks say of their part, each figure the slowest's.
+void add_figures(const std::vector<Json>& replies, PushReport& report) {
+  double slowest = 0.0;
+  for (size_t rank = 0; rank < replies.size(); ++rank) {
+    const std::string what = "trainer rank " + std::to_string(rank) + ": /push";
+    slowest = std::max(slowest, json_number(replies[rank], "prepare_s", what));
+    report.extra_bytes += static_cast<uint64_t>(json_int(replies[rank], "extra_bytes", what));
+    for (const Json& result : json_member(replies[rank], "results", what)) {
+      report.start_s = std::max(report.start_s, json_number(result, "start_s", what));
+      report.update_s = std::max(report.update_s, json_number(result, "update_s", what));
+      report.finish_s = std::max(report.finish_s, json_number(result, "finish_s", what));
+    }
+  }
+  report.prepare_s += slowest;
+}
+
+}  // namespace
+
 WeightPush::WeightPush(fleet::Fleet& fleet, TrainerGroup& trainers, weights::VersionLedger ledger, PushOptions options)
     : fleet_(fleet),
       trainers_(trainers),
@@ -116,21 +136,6 @@ PushReport WeightPush::run(const std::function<void()>& before_resume) {
   report.pause_s = seconds_since(start);
   add_figures(replies, report);
   return report;
-}
-
-void WeightPush::add_figures(const std::vector<Json>& replies, PushReport& report) {
-  double slowest = 0.0;
-  for (size_t rank = 0; rank < replies.size(); ++rank) {
-    const std::string what = "trainer rank " + std::to_string(rank) + ": /push";
-    slowest = std::max(slowest, json_number(replies[rank], "prepare_s", what));
-    report.extra_bytes += static_cast<uint64_t>(json_int(replies[rank], "extra_bytes", what));
-    for (const Json& result : json_member(replies[rank], "results", what)) {
-      report.start_s = std::max(report.start_s, json_number(result, "start_s", what));
-      report.update_s = std::max(report.update_s, json_number(result, "update_s", what));
-      report.finish_s = std::max(report.finish_s, json_number(result, "finish_s", what));
-    }
-  }
-  report.prepare_s += slowest;
 }
 
 // An engine that ran before this one may be on any number: the next must be above it, or an engine that took nothing

@@ -55,7 +55,6 @@ class WeightPush {
   void load_from(const fs::path& folder, int64_t version);
   void require_all_engines(const std::vector<Json>& replies) const;
   void compare(const std::vector<Json>& replies);
-  static void add_figures(const std::vector<Json>& replies, PushReport& report);
   void heed_earlier_versions();
   bool probe_is_due() const;
 

@@ -84,14 +84,6 @@ void EngineClient::start_weight_update() {
   check(send_start_weight_update().get());
 }
 
-void EngineClient::update_weights(const Json& update_info) {
-  check(send_update_weights(update_info).get());
-}
-
-void EngineClient::finish_weight_update(int64_t version) {
-  check(send_finish_weight_update(version).get());
-}
-
 std::future<http::Outcome> EngineClient::send_init_weight_transfer(const Json& init_info) {
   return send("/init_weight_transfer_engine", {{"init_info", init_info}}, timeout_);
 }

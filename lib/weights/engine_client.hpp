@@ -45,8 +45,6 @@ class EngineClient {
 
   void init_weight_transfer(const Json& init_info);
   void start_weight_update();
-  void update_weights(const Json& update_info);
-  void finish_weight_update(int64_t version);
   // The same, not waited for: a network transfer sends its bytes meanwhile.
   std::future<http::Outcome> send_init_weight_transfer(const Json& init_info);
   std::future<http::Outcome> send_start_weight_update();

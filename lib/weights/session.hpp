@@ -34,13 +34,12 @@ class PushSession {
   }
   // For an owner that sends start itself: when it has been answered.
   void started() { started_ = SteadyClock::now(); }
-  // Not sent after any failure: an engine that misses a bucket must not take the version.
+  // finish() hears the answer. Not sent after any failure: an engine that misses a bucket must not take the version.
   void begin_finish() {
     updated_ = SteadyClock::now();
     attempt([&] { finishing_ = engine_.send_finish_weight_update(version_); });
   }
   EngineResult finish() {
-    if (!finishing_.valid()) begin_finish();
     attempt([&] { engine_.check(finishing_.get()); });
     return {engine_.address().id, error_, seconds_between(made_, started_), seconds_between(started_, updated_),
             seconds_since(updated_)};

@@ -86,6 +86,7 @@ void SlotPush::complete() {
 
 std::optional<EngineResult> SlotPush::finish() {
   if (!session_) return std::nullopt;
+  session_->begin_finish();
   return session_->finish();
 }
 

@@ -16,8 +16,8 @@ bool is_number(const std::string& text) {
 void check(const Fault& fault, const std::string& text) {
   static const std::vector<std::string> of_calls = {"hang", "half", "reset", "death"};
   static const std::vector<std::string> of_loads = {"stale", "half", "swapped_rows"};
-  static const std::vector<std::string> of_generations = {"hang", "half", "reset", "death", "abort", "abort_at_once"};
-  const auto& known = fault.phase == "load" ? of_loads : fault.phase == "generate" ? of_generations : of_calls;
+  std::vector<std::string> known = fault.phase == "load" ? of_loads : of_calls;
+  if (fault.phase == "generate") known.insert(known.end(), {"abort", "abort_at_once"});
   const bool is_status = is_number(fault.action) && std::atoi(fault.action.c_str()) >= 400 &&
                          std::atoi(fault.action.c_str()) < 600 && fault.phase != "load";
   if (is_status || std::find(known.begin(), known.end(), fault.action) != known.end()) return;

@@ -235,8 +235,8 @@ TEST_CASE("planted.a finish after a failed transfer does not give the engine the
   StoredEngine engine(0, {uuid_of(0)});
   engine.client->init_weight_transfer({{"backend", "shm"}});
   engine.client->start_weight_update();
-  CHECK_THROWS_AS(engine.client->update_weights({{"names", Json::array()}}), Error);
-  CHECK_THROWS_AS(engine.client->finish_weight_update(1), Error);
+  CHECK_THROWS_AS(engine.client->check(engine.client->send_update_weights({{"names", Json::array()}}).get()), Error);
+  CHECK_THROWS_AS(engine.client->check(engine.client->send_finish_weight_update(1).get()), Error);
   CHECK(engine.client->weight_version().text == "default");
   CHECK(engine.executor.finishes == 0);
 }
