@@ -45,9 +45,11 @@ def weight_sync(out):
         slowest = max(each, key=lambda one: one["pause_ms"])
         row(f"push, colocated, {slowest['model']}, on {len(each)} GPUs at the same time, the slowest", push_times(slowest),
             "pause 100 ms", slowest["pause_ms"] < 100)
-    for one in pushed(out / "weight-sync-all.log"):
-        row(f"push, colocated, {one['model']}, TP {one['tensor_parallel']} to an engine of {one['engine_workers']}",
-            push_times(one), "pause 100 ms", one["pause_ms"] < 100)
+    for name in ("all", "twos", "ones"):
+        for one in pushed(out / f"weight-sync-{name}.log"):
+            engines = one["tensor_parallel"] // one["engine_workers"]
+            row(f"push, colocated, {one['model']}, TP {one['tensor_parallel']} to {engines} of {one['engine_workers']}",
+                push_times(one), "pause 100 ms", one["pause_ms"] < 100)
     for one in pushed(out / "weight-sync-apart.log"):
         slower = one["update_ms"] / one["raw_ms"] if one["raw_ms"] else float("inf")
         row(f"push, disaggregated, {one['model']}, {one['tensor_parallel']} to {one['engine_workers']} GPUs",

@@ -202,7 +202,7 @@ def summary(packed, requests, pushes):
 def server_command(args, port):
     return [*shlex.split(args.vllm_command), args.model, "--host", "127.0.0.1", "--port", str(port),
             "--served-model-name", "policy", "--dtype", "bfloat16", "--load-format", "dummy",
-            "--max-model-len", str(args.max_model_len), "--max-num-seqs", "64", "--generation-config", "vllm",
+            "--max-model-len", str(args.max_model_len), "--max-num-seqs", "512", "--generation-config", "vllm",
             "--gpu-memory-utilization", str(args.gpu_memory_utilization), "--enforce-eager",
             "--weight-transfer-config", json.dumps({"backend": args.transport})]
 
@@ -246,8 +246,9 @@ def main():
     parser.add_argument("--requests", type=int, nargs="+", default=[0, 64], help="of a rollout; each number is tried")
     parser.add_argument("--training-time", type=float, default=0.1, help="seconds between a rollout and the push")
     parser.add_argument("--packed", choices=["both", "yes", "no"], default="both")
-    parser.add_argument("--gpu-memory-utilization", type=float, default=0.3)
-    parser.add_argument("--max-model-len", type=int, default=64)
+    parser.add_argument("--gpu-memory-utilization", type=float, default=0.2,
+                        help="this and the next as in configs/vllm-gpu.yaml")
+    parser.add_argument("--max-model-len", type=int, default=32)
     parser.add_argument("--startup-timeout", type=int, default=600)
     parser.add_argument("--timeout", type=int, default=900, help="seconds for everything")
     parser.add_argument("--log", default="vllm-sender-server.log", help="the server's output")

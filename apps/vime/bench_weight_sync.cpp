@@ -16,7 +16,8 @@ struct WeightSyncArguments {
   std::string model = "all";
   std::string transport = "ipc";
   int tensor_parallel = 1;
-  int engine_workers = 1;
+  int engine_workers = 0;
+  bool whole_tensors = false;
   int repeat = 5;
   int64_t buffer_mib = 512;
   int64_t chunk_mib = 1024;
@@ -29,6 +30,7 @@ int weight_sync_command(const WeightSyncArguments& arguments) {
                                      {"transport", arguments.transport},
                                      {"tensor_parallel", arguments.tensor_parallel},
                                      {"engine_workers", arguments.engine_workers},
+                                     {"whole_tensors", arguments.whole_tensors},
                                      {"repeat", arguments.repeat},
                                      {"buffer_bytes", arguments.buffer_mib << 20},
                                      {"chunk_bytes", arguments.chunk_mib << 20},
@@ -51,9 +53,13 @@ void add_bench_weight_sync(CLI::App& bench, Action& chosen) {
       ->type_name("N");
   command
       ->add_option("--engine-workers", arguments->engine_workers,
-                   "Devices of an engine on the network (default 1; a colocated one has those of the ranks)")
+                   "Devices of an engine (default: 1 over the network; colocated engines share the devices of the "
+                   "ranks, by default one has all)")
       ->check(CLI::Range(1, 8))
       ->type_name("N");
+  command->add_flag(
+      "--whole-tensors", arguments->whole_tensors,
+      "Show colocated engines whole tensors that the ranks bring together, as vLLM, not the ranks' shards");
   command->add_option("--repeat", arguments->repeat, "Pushes after the first (default 5)")
       ->check(CLI::Range(1, 1000))
       ->type_name("N");

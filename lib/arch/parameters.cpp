@@ -215,34 +215,49 @@ std::vector<std::vector<ArenaLayout>> replica_layouts(const ModelConfig& config,
   return layouts;
 }
 
-namespace {
-
-// Calls `run(place in the full tensor, place in the shard, bytes)` for every stretch that lies together in both.
-template <typename Run>
-void for_each_stretch(const tensor::TensorInfo& info, const Shard& shard, const Run& run) {
-  const auto dim = static_cast<std::size_t>(shard.dim);
-  uint64_t outer = 1;
-  for (std::size_t i = 0; i < dim; ++i) outer *= static_cast<uint64_t>(info.shape[i]);
-  uint64_t inner = tensor::element_bytes(info.dtype);
-  for (std::size_t i = dim + 1; i < info.shape.size(); ++i) inner *= static_cast<uint64_t>(info.shape[i]);
-  const uint64_t stride = inner * static_cast<uint64_t>(info.shape[dim]);
-  const uint64_t bytes = inner * static_cast<uint64_t>(shard.end - shard.begin);
-  if (bytes == 0) return;
-  for (uint64_t i = 0; i < outer; ++i) run(i * stride + inner * static_cast<uint64_t>(shard.begin), i * bytes, bytes);
+Shard whole_of(const tensor::TensorInfo& full, const Shard& like) {
+  Shard whole;
+  whole.dim = like.dim;
+  whole.end = full.shape.empty() ? 0 : full.shape[static_cast<std::size_t>(like.dim)];
+  whole.shape = full.shape;
+  return whole;
 }
 
-}  // namespace
+Overlap overlap_of(const tensor::TensorInfo& full, const Shard& from, const Shard& to) {
+  if (full.shape.empty()) return {1, 1, 0, 1, 0, 1};
+  VIME_CHECK(from.dim == to.dim, full.name + " is cut along two dimensions");
+  const auto dim = static_cast<std::size_t>(from.dim);
+  const int64_t begin = std::max(from.begin, to.begin), end = std::min(from.end, to.end);
+  Overlap overlap;
+  if (begin >= end) return overlap;
+  uint64_t inner = 1;
+  for (std::size_t i = dim + 1; i < full.shape.size(); ++i) inner *= static_cast<uint64_t>(full.shape[i]);
+  overlap.rows = 1;
+  for (std::size_t i = 0; i < dim; ++i) overlap.rows *= static_cast<uint64_t>(full.shape[i]);
+  overlap.row = static_cast<uint64_t>(end - begin) * inner;
+  overlap.from = static_cast<uint64_t>(begin - from.begin) * inner;
+  overlap.from_pitch = static_cast<uint64_t>(from.end - from.begin) * inner;
+  overlap.to = static_cast<uint64_t>(begin - to.begin) * inner;
+  overlap.to_pitch = static_cast<uint64_t>(to.end - to.begin) * inner;
+  return overlap;
+}
+
+void copy_overlap(const tensor::TensorInfo& full, const Shard& from, const std::byte* from_bytes, const Shard& to,
+                  std::byte* to_bytes) {
+  const Overlap overlap = overlap_of(full, from, to);
+  const uint64_t element = tensor::element_bytes(full.dtype);
+  for (uint64_t i = 0; i < overlap.rows; ++i) {
+    std::memcpy(to_bytes + (overlap.to + i * overlap.to_pitch) * element,
+                from_bytes + (overlap.from + i * overlap.from_pitch) * element, overlap.row * element);
+  }
+}
 
 void copy_shard(const std::byte* full, const tensor::TensorInfo& info, const Shard& shard, std::byte* local) {
-  for_each_stretch(info, shard, [&](uint64_t whole, uint64_t part, uint64_t bytes) {
-    std::memcpy(local + part, full + whole, bytes);
-  });
+  copy_overlap(info, whole_of(info, shard), full, shard, local);
 }
 
 void place_shard(const std::byte* local, const tensor::TensorInfo& info, const Shard& shard, std::byte* full) {
-  for_each_stretch(info, shard, [&](uint64_t whole, uint64_t part, uint64_t bytes) {
-    std::memcpy(full + whole, local + part, bytes);
-  });
+  copy_overlap(info, shard, local, whole_of(info, shard), full);
 }
 
 }  // namespace vime::arch

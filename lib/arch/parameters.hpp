@@ -3,6 +3,8 @@
 // from here.
 #pragma once
 
+#include <cstddef>
+#include <cstdint>
 #include <string>
 #include <vector>
 
@@ -89,6 +91,23 @@ ArenaLayout arena_layout(const ModelConfig& config, tensor::DType dtype, int tp_
 std::vector<std::vector<ArenaLayout>> replica_layouts(const ModelConfig& config, tensor::DType dtype, int tp_size,
                                                       int stages);
 
+// What two shards of one row-major tensor have in common, in elements: `rows` stretches of `row` elements, that begin
+// at `from` in the one shard and at `to` in the other, and follow each other at these pitches. Nothing: no rows.
+struct Overlap {
+  uint64_t rows = 0;
+  uint64_t row = 0;
+  uint64_t from = 0, from_pitch = 0;
+  uint64_t to = 0, to_pitch = 0;
+  uint64_t elements() const { return rows * row; }
+};
+// Both are cut along the same dimension, as all shards of a parameter are.
+Overlap overlap_of(const tensor::TensorInfo& full, const Shard& from, const Shard& to);
+// The whole tensor as a shard, along the dimension that `like` is cut along.
+Shard whole_of(const tensor::TensorInfo& full, const Shard& like);
+
+// Copies what two shards of the tensor `full` have in common from the one to the other. Pure byte copy.
+void copy_overlap(const tensor::TensorInfo& full, const Shard& from, const std::byte* from_bytes, const Shard& to,
+                  std::byte* to_bytes);
 // Copies a shard's part of a full row-major tensor (`full`) to `local`, both contiguous. Pure byte copy.
 void copy_shard(const std::byte* full, const tensor::TensorInfo& info, const Shard& shard, std::byte* local);
 // The way back.

@@ -79,6 +79,12 @@ arch::ArenaLayout layout_of(const ModelList& model, int tp_rank, int tp_size) {
   return layout;
 }
 
+std::vector<std::vector<arch::ArenaLayout>> rank_layouts(const ModelList& model, int tp_size) {
+  std::vector<std::vector<arch::ArenaLayout>> layouts(1);
+  for (int rank = 0; rank < tp_size; ++rank) layouts[0].push_back(layout_of(model, rank, tp_size));
+  return layouts;
+}
+
 std::vector<tensor::TensorInfo> tensors_of(const ModelList& model) {
   std::vector<tensor::TensorInfo> tensors;
   for (const arch::Parameter& parameter : model.parameters) tensors.push_back(parameter.full);

@@ -20,6 +20,8 @@ ModelList model_list(const std::string& name);
 
 // One tensor-parallel rank's shards in an arena, as arch::arena_layout lays them out.
 arch::ArenaLayout layout_of(const ModelList& model, int tp_rank, int tp_size);
+// Of all ranks, on one stage: as arch::replica_layouts.
+std::vector<std::vector<arch::ArenaLayout>> rank_layouts(const ModelList& model, int tp_size);
 std::vector<tensor::TensorInfo> tensors_of(const ModelList& model);
 uint64_t bytes_of(const ModelList& model);
 

@@ -10,6 +10,8 @@
 #include "bench/rank_meeting.hpp"
 #include "channels/device_push.hpp"
 #include "channels/nccl_channel.hpp"
+#include "channels/peer_gather.hpp"
+#include "channels/shard_gather.hpp"
 #include "channels/shard_store.hpp"
 #include "gpu/device.hpp"
 #include "gpu/raw_copy.hpp"
@@ -52,30 +54,34 @@ bool over_network(Transport transport) {
 
 // One rank's thread in its slot.
 struct PushingRanks::Rank final : weights::SlotGroup {
-  Rank(RankMeeting& meeting, int own) : meeting_(meeting), index(own) {}
+  Rank(RankMeeting& slot, int own, int slot_size) : index(own), in_slot(own % slot_size), slot_(slot) {}
 
-  std::vector<std::string> gather(const std::string& mine) override { return meeting_.gather(index, mine); }
-  void barrier() override { meeting_.barrier(index); }
+  std::vector<std::string> gather(const std::string& mine) override { return slot_.gather(in_slot, mine); }
+  void barrier() override { slot_.barrier(in_slot); }
+  void leave(std::exception_ptr reason) { slot_.fail(in_slot, reason); }
 
- private:
-  RankMeeting& meeting_;
-
- public:
   int index;
+  int in_slot;
   arch::ArenaLayout layout;
   std::unique_ptr<weights::Arena> arena;
   std::unique_ptr<gpu::Communicator> tp;
-  std::unique_ptr<channels::StagedPush> staged;  // where there are more ranks than one
+  std::unique_ptr<channels::StagedPush> staged;  // over the network, where there are more ranks than one
   std::unique_ptr<channels::ShardStore> store;   // for checksums
   std::vector<weights::PlacedTensor> placed;     // where there is one
   weights::SentManifests sent;
   std::unique_ptr<weights::NetworkPush> network;  // of rank 0
+  double update_s = 0;                            // of the last push; of leaders
+  std::string error;                              // likewise
+
+ private:
+  RankMeeting& slot_;
 };
 
 // What a rank waits for ends when another has failed, or by its own deadline; so does this.
 template <typename Step>
 void PushingRanks::on_all(const Step& step) {
   meeting_->reset();
+  for (const auto& slot : slots_) slot->reset();
   std::vector<std::future<void>> running;
   for (const auto& rank : ranks_) {
     running.push_back(std::async(std::launch::async, [&, own = rank.get()] {
@@ -84,6 +90,7 @@ void PushingRanks::on_all(const Step& step) {
         step(*own);
       } catch (...) {
         meeting_->fail(own->index, std::current_exception());
+        own->leave(std::current_exception());
       }
     }));
   }
@@ -96,34 +103,60 @@ PushingRanks::PushingRanks(RanksOptions options)
       meeting_(std::make_unique<RankMeeting>(static_cast<int>(options_.uuids.size()), patience(options_))) {
   const int size = static_cast<int>(options_.uuids.size());
   const bool gpus = on_gpus(options_.transport);
-  if (size > 1 && !gpus) throw Error(ErrorKind::refused, "tensor-parallel ranks of this benchmark are on GPUs");
-  for (int index = 0; index < size; ++index) ranks_.push_back(std::make_unique<Rank>(*meeting_, index));
-  const std::string unique_id = size > 1 ? gpu::Communicator::unique_id() : "";
+  const bool network = over_network(options_.transport);
+  const int slot_size = network ? size : options_.engine_workers;
+  VIME_CHECK(size % slot_size == 0, "engines that divide the ranks");
+  const bool gathers = size > 1 && (network || options_.whole_tensors);
+  VIME_CHECK(gpus || !gathers, "whole tensors are brought together on GPUs");
+  whole_bucket_ = weights::bucket_of(tensors_of(options_.model));
+  for (int index = 0; index < size; ++index) {
+    if (index % slot_size == 0) slots_.push_back(std::make_unique<RankMeeting>(slot_size, patience(options_)));
+    ranks_.push_back(std::make_unique<Rank>(*slots_.back(), index, slot_size));
+  }
+  const std::string unique_id = gathers ? gpu::Communicator::unique_id() : "";
   on_all([&](Rank& rank) {
     rank.layout = layout_of(options_.model, rank.index, size);
     const uint64_t bytes = rank.layout.total_bytes;
     if (gpus) {
       rank.arena = std::make_unique<channels::DeviceArena>(bytes);
-      rank.store = std::make_unique<channels::DeviceShardStore>(rank.layout, rank.arena->data(), false);
+      rank.store = std::make_unique<channels::DeviceShardStore>(rank.layout, rank.arena->data(), false, nullptr);
     } else {
       rank.arena = std::make_unique<weights::SharedArena>(bytes);
-      rank.store = std::make_unique<channels::HostShardStore>(rank.layout, rank.arena->data(), false, nullptr);
+      rank.store = std::make_unique<channels::HostShardStore>(rank.layout, rank.arena->data(), false, nullptr, nullptr);
     }
     for (const arch::ArenaEntry& entry : rank.layout.entries)
       rank.placed.push_back({entry.parameter.full, entry.offset});
-    if (size == 1) return;
-    rank.tp = std::make_unique<gpu::Communicator>(
-        gpu::CommunicatorOptions{"tp", rank.index, size, patience(options_), [this] { return meeting_->failure(); }},
-        unique_id);
-    channels::GatherOptions gather;
-    gather.layouts.emplace_back();
-    for (int other = 0; other < size; ++other) gather.layouts[0].push_back(layout_of(options_.model, other, size));
-    gather.tp_rank = rank.index;
-    gather.tp = rank.tp.get();
-    gather.arena = rank.arena->data();
-    gather.buckets = weights::pack_buckets(tensors_of(options_.model), options_.buffer_bytes, 256);
-    rank.staged = std::make_unique<channels::StagedPush>(std::move(gather));
   });
+  if (gathers) on_all([&](Rank& rank) { make_staged(rank, unique_id); });
+}
+
+void PushingRanks::make_staged(Rank& rank, const std::string& unique_id) {
+  const int size = static_cast<int>(ranks_.size());
+  std::vector<weights::Bucket> buckets = weights::pack_buckets(tensors_of(options_.model), options_.buffer_bytes, 256);
+  const bool all_reached = std::all_of(options_.uuids.begin(), options_.uuids.end(), gpu::reaches);
+  if (all_reached && !options_.over_nccl) {
+    const bool shows = !over_network(options_.transport) || rank.index == 0;
+    if (!shows) return;
+    channels::PeerGatherOptions gather;
+    gather.layouts = rank_layouts(options_.model, size);
+    gather.arenas.emplace_back();
+    for (const auto& other : ranks_) gather.arenas[0].push_back(other->arena->data());
+    for (const std::string& uuid : options_.uuids) gpu::read_from(uuid);
+    gather.own = {0, rank.index};
+    gather.buckets = std::move(buckets);
+    rank.staged = std::make_unique<channels::StagedPush>(std::make_unique<channels::PeerGather>(std::move(gather)));
+    return;
+  }
+  rank.tp = std::make_unique<gpu::Communicator>(
+      gpu::CommunicatorOptions{"tp", rank.index, size, patience(options_), [this] { return meeting_->failure(); }},
+      unique_id);
+  channels::GatherOptions gather;
+  gather.layouts = rank_layouts(options_.model, size);
+  gather.tp_rank = rank.index;
+  gather.tp = rank.tp.get();
+  gather.arena = rank.arena->data();
+  gather.buckets = std::move(buckets);
+  rank.staged = std::make_unique<channels::StagedPush>(std::make_unique<channels::ShardGather>(std::move(gather)));
 }
 
 PushingRanks::~PushingRanks() {
@@ -138,25 +171,29 @@ PushingRanks::~PushingRanks() {
   }
 }
 
+// Ranks that hold the same part of a tensor have the same bytes there, as those of a trainer do.
 void PushingRanks::new_weights(uint64_t seed) {
+  const auto fill = [&](std::byte* memory, uint64_t bytes, uint64_t key) {
+    on_gpus(options_.transport) ? gpu::fill_random(memory, bytes, key) : fill_host(memory, bytes, key);
+  };
   on_all([&](Rank& rank) {
-    const uint64_t own = mix_key(seed, static_cast<uint64_t>(rank.index));
-    if (on_gpus(options_.transport)) {
-      gpu::fill_random(rank.arena->data(), rank.arena->bytes(), own);
-    } else {
-      fill_host(rank.arena->data(), rank.arena->bytes(), own);
+    fill(rank.arena->data(), rank.arena->bytes(), mix_key(seed, static_cast<uint64_t>(rank.index)));
+    for (std::size_t i = 0; i < rank.layout.entries.size(); ++i) {
+      const arch::ArenaEntry& entry = rank.layout.entries[i];
+      if (arch::sharers_of(entry.parameter, static_cast<int>(ranks_.size())) == 1) continue;
+      fill(rank.arena->data() + entry.offset, entry.bytes,
+           mix_key(seed, i + ranks_.size(), static_cast<uint64_t>(entry.shard.begin)));
     }
   });
 }
 
-void PushingRanks::send(Rank& rank, weights::EngineClient& engine, int workers, int64_t version, bool init_needed,
-                        PushTimes& times) {
-  const bool leads = rank.index == 0;
+void PushingRanks::send(Rank& rank, weights::EngineClient& engine, int64_t version, bool init_needed) {
+  const bool leads = rank.in_slot == 0;
   std::optional<weights::SlotPush> slot;
   weights::NetworkPush* network = nullptr;
   if (!over_network(options_.transport)) {
     weights::SlotPushOptions options;
-    options.slot = {engine.address().id, 0, static_cast<int>(options_.uuids.size())};
+    options.slot = {engine.address().id, rank.index - rank.in_slot, options_.engine_workers};
     options.rank = rank.index;
     options.uuid = options_.uuids[static_cast<std::size_t>(rank.index)];
     options.group = &rank;
@@ -170,12 +207,15 @@ void PushingRanks::send(Rank& rank, weights::EngineClient& engine, int workers, 
     slot->start();
   } else if (leads) {
     network = rank.network.get();
-    network->start({{&engine, workers, init_needed}}, version);
+    network->start({{&engine, options_.engine_workers, init_needed}}, version);
   }
   const auto start = SteadyClock::now();
   if (rank.staged) {
     rank.staged->send(slot, network);
-  } else {
+  } else if (slot && ranks_.size() > 1) {
+    slot->begin_shards(whole_bucket_, replica_of(rank));
+    slot->complete();
+  } else if (slot || network != nullptr) {
     std::vector<weights::ArenaChunk> messages;
     if (network != nullptr) messages = weights::arena_chunks(rank.placed, options_.chunk_bytes);
     channels::send_arena(*rank.arena, rank.placed, std::move(messages), slot, network);
@@ -183,14 +223,24 @@ void PushingRanks::send(Rank& rank, weights::EngineClient& engine, int workers, 
   // Over the network the bytes are out when the push is finished.
   std::vector<weights::EngineResult> results;
   if (network != nullptr) results = network->finish();
-  if (leads) times.update_s = seconds_since(start);
+  rank.update_s = leads ? seconds_since(start) : 0;
   if (slot) {
     if (const auto result = slot->finish()) results.push_back(*result);
   }
-  for (const weights::EngineResult& result : results) times.error += result.error;
+  rank.error.clear();
+  for (const weights::EngineResult& result : results) rank.error += result.error;
 }
 
-PushTimes PushingRanks::push(weights::EngineClient& engine, int workers, int64_t version, bool init_needed) {
+weights::ReplicaPlaces PushingRanks::replica_of(const Rank& rank) const {
+  weights::ReplicaPlaces replica;
+  replica.ranks.emplace_back();
+  for (const auto& other : ranks_) replica.ranks[0].push_back({other->arena->handle(), 0, other->arena->bytes()});
+  replica.nearest_tp_rank = rank.index;
+  return replica;
+}
+
+PushTimes PushingRanks::push(const std::vector<weights::EngineClient*>& engines, int64_t version, bool init_needed) {
+  VIME_CHECK(engines.size() == slots_.size(), "engines for the ranks");
   if (over_network(options_.transport) && !ranks_[0]->network) {
     const std::string token = random_token();
     ranks_[0]->network = options_.transport == Transport::tcp
@@ -200,6 +250,9 @@ PushTimes PushingRanks::push(weights::EngineClient& engine, int workers, int64_t
                                      channels::own_meeting_place("127.0.0.1", token), world_size, options_.timeout);
                                });
   }
+  const auto engine_of = [&](const Rank& rank) -> weights::EngineClient& {
+    return *engines[static_cast<std::size_t>(rank.index - rank.in_slot) / static_cast<std::size_t>(ranks_per_slot())];
+  };
   PushTimes times;
   const auto preparing = SteadyClock::now();
   on_all([](Rank& rank) {
@@ -207,9 +260,19 @@ PushTimes PushingRanks::push(weights::EngineClient& engine, int workers, int64_t
   });
   if (ranks_[0]->staged) times.prepare_s = seconds_since(preparing);
   const auto pausing = SteadyClock::now();
-  engine.pause("abort", true);
-  on_all([&](Rank& rank) { send(rank, engine, workers, version, init_needed, times); });
-  if (times.error.empty()) engine.resume();
+  on_all([&](Rank& rank) {
+    if (rank.in_slot == 0) engine_of(rank).pause("abort", true);
+  });
+  on_all([&](Rank& rank) { send(rank, engine_of(rank), version, init_needed); });
+  for (const auto& rank : ranks_) {
+    times.update_s = std::max(times.update_s, rank->update_s);
+    times.error += rank->error;
+  }
+  if (times.error.empty()) {
+    on_all([&](Rank& rank) {
+      if (rank.in_slot == 0) engine_of(rank).resume();
+    });
+  }
   times.pause_s = seconds_since(pausing);
   return times;
 }

@@ -2,6 +2,8 @@
 
 #include <algorithm>
 #include <cstdio>
+#include <map>
+#include <memory>
 #include <utility>
 
 #include "base/error.hpp"
@@ -19,14 +21,37 @@ namespace {
 
 constexpr milliseconds kTimeout{60'000};
 
-// Devices of the trainer's ranks, and of the engine's workers.
+int workers_of(const WeightSyncOptions& options) {
+  if (options.engine_workers > 0) return options.engine_workers;
+  return over_network(parse_transport(options.transport)) ? 1 : options.tensor_parallel;
+}
+
+void check_sizes(const WeightSyncOptions& options) {
+  const Transport transport = parse_transport(options.transport);
+  const int ranks = options.tensor_parallel, workers = workers_of(options);
+  if (!over_network(transport) && ranks % workers != 0) {
+    throw Error(ErrorKind::refused,
+                "--engine-workers " + std::to_string(workers) + ": colocated engines share the devices of " +
+                    std::to_string(ranks) + " trainer ranks, which they do not divide",
+                "choose a divisor of --tensor-parallel");
+  }
+  const bool gathers = ranks > 1 && (over_network(transport) || options.whole_tensors);
+  if (gathers && !on_gpus(transport)) {
+    throw Error(ErrorKind::refused,
+                "--transport " + options.transport + " with --tensor-parallel " + std::to_string(ranks) +
+                    ": this benchmark brings whole tensors together on GPUs only",
+                "--transport shm without --whole-tensors goes from several ranks");
+  }
+}
+
+// Devices of the trainer's ranks, and of each engine's workers.
 struct Devices {
-  std::vector<std::string> ranks, workers;
+  std::vector<std::string> ranks;
+  std::vector<std::vector<std::string>> engines;
 };
 
 Devices choose_devices(const WeightSyncOptions& options, Transport transport) {
-  const int ranks = options.tensor_parallel;
-  const int workers = over_network(transport) ? options.engine_workers : ranks;
+  const int ranks = options.tensor_parallel, workers = workers_of(options);
   const int needed = over_network(transport) ? ranks + workers : ranks;
   std::vector<std::string> uuids;
   for (int i = 0; i < needed; ++i) {
@@ -45,15 +70,16 @@ Devices choose_devices(const WeightSyncOptions& options, Transport transport) {
   }
   Devices devices;
   devices.ranks.assign(uuids.begin(), uuids.begin() + ranks);
-  devices.workers.assign(uuids.end() - workers, uuids.end());
+  for (auto at = over_network(transport) ? uuids.begin() + ranks : uuids.begin(); at < uuids.end(); at += workers)
+    devices.engines.emplace_back(at, std::min(at + workers, uuids.end()));
   return devices;
 }
 
 struct Figures {
   PushTimes first;
   std::vector<PushTimes> later;
-  // A plain copy of one rank's bytes; of a plain broadcast of raw_bytes to all workers, the time that the whole model
-  // would take at its rate, since no worker of several has room for that.
+  // What a worker's part would take as one plain copy within its GPU, or over the network the whole model as one plain
+  // broadcast to all workers, at the rate that raw_bytes of it have: nobody has room for more.
   double raw_ms = 0;
   uint64_t bytes = 0, raw_bytes = 0, extra_bytes = 0;
   std::size_t tensors = 0;
@@ -81,6 +107,28 @@ double plain_ms(PushingRanks& ranks, EngineProcess& engine, Transport transport,
   return ms;
 }
 
+// An engine in a process of its own.
+struct Engine {
+  EngineProcess process;
+  weights::EngineClient client;
+  std::vector<uint64_t> free_at_first;
+
+  Engine(http::Client& http, int id, const std::vector<std::string>& command, const Json& options)
+      : process(command, options),
+        client(http, {id, "http://127.0.0.1:" + std::to_string(process.port()), ""}, kTimeout) {}
+  std::vector<uint64_t> free_memory() {
+    return process.call({{"call", "memory"}}).at("free").get<std::vector<uint64_t>>();
+  }
+  // That a worker has less now than at first.
+  uint64_t taken() {
+    uint64_t most = 0;
+    const std::vector<uint64_t> now = free_memory();
+    for (std::size_t i = 0; i < now.size(); ++i)
+      most = std::max(most, free_at_first[i] - std::min(free_at_first[i], now[i]));
+    return most;
+  }
+};
+
 Figures measure(const WeightSyncOptions& options, const std::string& model_name) {
   const Transport transport = parse_transport(options.transport);
   const Devices devices = choose_devices(options, transport);
@@ -89,6 +137,8 @@ Figures measure(const WeightSyncOptions& options, const std::string& model_name)
   ranks_options.model = model;
   ranks_options.transport = transport;
   ranks_options.uuids = devices.ranks;
+  ranks_options.engine_workers = workers_of(options);
+  ranks_options.whole_tensors = options.whole_tensors;
   ranks_options.buffer_bytes = options.buffer_bytes;
   ranks_options.chunk_bytes = options.chunk_bytes;
   ranks_options.timeout = kTimeout;
@@ -96,45 +146,50 @@ Figures measure(const WeightSyncOptions& options, const std::string& model_name)
   figures.bytes = bytes_of(ranks_options.model);
   figures.tensors = ranks_options.model.parameters.size();
 
-  EngineProcess engine(options.engine_command, {{"model", model_name},
-                                                {"uuids", devices.workers},
-                                                {"gpu", on_gpus(transport)},
-                                                {"timeout_ms", kTimeout.count()}});
-  PushingRanks ranks(std::move(ranks_options));
   http::Client http;
-  weights::EngineClient client(http, {0, "http://127.0.0.1:" + std::to_string(engine.port()), ""}, kTimeout);
-  const int workers = static_cast<int>(devices.workers.size());
-  const auto free_memory = [&] { return engine.call({{"call", "memory"}}).at("free").get<std::vector<uint64_t>>(); };
-  uint64_t least = 0;
-  std::vector<uint64_t> before;
+  std::vector<std::unique_ptr<Engine>> engines;
+  std::vector<weights::EngineClient*> clients;
+  for (const std::vector<std::string>& workers : devices.engines) {
+    const Json engine_options = {
+        {"model", model_name}, {"uuids", workers}, {"gpu", on_gpus(transport)}, {"timeout_ms", kTimeout.count()}};
+    engines.push_back(
+        std::make_unique<Engine>(http, static_cast<int>(engines.size()), options.engine_command, engine_options));
+    clients.push_back(&engines.back()->client);
+  }
+  PushingRanks ranks(std::move(ranks_options));
+  uint64_t taken = 0;
   for (int64_t version = 1; version <= options.repeat + 1; ++version) {
     ranks.new_weights(static_cast<uint64_t>(version));
-    if (version == 1) before = free_memory();
-    const PushTimes times = ranks.push(client, workers, version, version == 1);
+    for (const auto& engine : engines) {
+      if (version == 1) engine->free_at_first = engine->free_memory();
+    }
+    const PushTimes times = ranks.push(clients, version, version == 1);
     if (!times.error.empty()) throw Error(ErrorKind::process_failed, times.error);
     if (version == 1) {
       figures.first = times;
     } else {
       figures.later.push_back(times);
     }
-    const bool same = weights::version_problems(version, {client.weight_version()}).empty() &&
-                      weights::checksum_problems(ranks.checksums(), {{"engine", client.checksums()}}).empty();
-    figures.equal = figures.equal && same;
-    const std::vector<uint64_t> after = free_memory();
-    for (std::size_t i = 0; i < after.size(); ++i) least = std::max(least, before[i] - std::min(before[i], after[i]));
-  }
-  figures.extra_bytes = least + ranks.extra_bytes();
-  figures.raw_bytes = ranks.arena_bytes();
-  if (over_network(transport)) {
-    for (int worker = 0; worker < workers; ++worker) {
-      const uint64_t room = layout_of(model, worker, workers).total_bytes;
-      figures.raw_bytes = std::min(figures.raw_bytes, room);
+    const std::map<std::string, uint64_t> sums = ranks.checksums();
+    for (const auto& engine : engines) {
+      figures.equal = figures.equal && weights::version_problems(version, {engine->client.weight_version()}).empty() &&
+                      weights::checksum_problems(sums, {{"engine", engine->client.checksums()}}).empty();
+      taken = std::max(taken, engine->taken());
     }
   }
-  figures.raw_ms = plain_ms(ranks, engine, transport, workers, figures.raw_bytes, 3);
-  if (over_network(transport)) {
-    figures.raw_ms *= static_cast<double>(figures.bytes) / static_cast<double>(figures.raw_bytes);
+  figures.extra_bytes = taken + ranks.extra_bytes();
+  const int workers = workers_of(options);
+  uint64_t of_worker = 0;  // the largest part of a worker
+  uint64_t room = UINT64_MAX;
+  for (int worker = 0; worker < workers; ++worker) {
+    const uint64_t bytes = layout_of(model, worker, workers).total_bytes;
+    of_worker = std::max(of_worker, bytes);
+    room = std::min(room, bytes);
   }
+  figures.raw_bytes = std::min(ranks.arena_bytes(), room);
+  const uint64_t comparable = over_network(transport) ? figures.bytes : of_worker;
+  figures.raw_ms = plain_ms(ranks, engines[0]->process, transport, workers, figures.raw_bytes, 3) *
+                   static_cast<double>(comparable) / static_cast<double>(figures.raw_bytes);
   return figures;
 }
 
@@ -143,8 +198,8 @@ Json to_json(const WeightSyncOptions& options, const std::string& model, const F
   return {{"model", model},
           {"transport", options.transport},
           {"tensor_parallel", options.tensor_parallel},
-          {"engine_workers",
-           over_network(parse_transport(options.transport)) ? options.engine_workers : options.tensor_parallel},
+          {"engine_workers", workers_of(options)},
+          {"whole_tensors", options.whole_tensors},
           {"tensors", figures.tensors},
           {"bytes", figures.bytes},
           {"first_prepare_ms", 1000 * figures.first.prepare_s},
@@ -187,6 +242,7 @@ WeightSyncOptions weight_sync_options(const Json& json) {
   options.transport = json_string(json, "transport", what);
   options.tensor_parallel = static_cast<int>(json_int(json, "tensor_parallel", what));
   options.engine_workers = static_cast<int>(json_int(json, "engine_workers", what));
+  options.whole_tensors = json_bool(json, "whole_tensors", what);
   options.repeat = static_cast<int>(json_int(json, "repeat", what));
   options.buffer_bytes = static_cast<uint64_t>(json_int(json, "buffer_bytes", what));
   options.chunk_bytes = static_cast<uint64_t>(json_int(json, "chunk_bytes", what));
@@ -197,6 +253,7 @@ WeightSyncOptions weight_sync_options(const Json& json) {
 
 int weight_sync(const WeightSyncOptions& options) {
   if (options.repeat < 1) throw Error(ErrorKind::refused, "--repeat must be at least 1");
+  check_sizes(options);
   const std::vector<std::string> models =
       options.model == "all" ? model_names() : std::vector<std::string>{options.model};
   Json lines = Json::array();

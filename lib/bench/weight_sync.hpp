@@ -13,17 +13,19 @@ namespace vime::bench {
 struct WeightSyncOptions {
   std::string model = "all";
   std::string transport = "ipc";
-  int tensor_parallel = 1;  // of the trainer; a colocated engine has as many workers
-  int engine_workers = 1;   // of an engine on the network
-  int repeat = 5;           // pushes after the first
+  int tensor_parallel = 1;  // of the trainer
+  int engine_workers = 0;   // of every engine; colocated ones share the trainer's devices. 0: one over the network, as
+                            // many as ranks colocated
+  bool whole_tensors = false;  // colocated engines are shown whole tensors that the ranks bring together, as vLLM is
+  int repeat = 5;              // pushes after the first
   uint64_t buffer_bytes = uint64_t{512} << 20;
   uint64_t chunk_bytes = uint64_t{1} << 30;
   bool json = false;                        // the figures as JSON instead of a table
   std::vector<std::string> engine_command;  // starts serve_weights with one more argument, its options
 };
 
-// {"model", "transport", "tensor_parallel", "engine_workers", "repeat", "buffer_bytes", "chunk_bytes", "json",
-// "engine_command"}
+// {"model", "transport", "tensor_parallel", "engine_workers", "whole_tensors", "repeat", "buffer_bytes", "chunk_bytes",
+// "json", "engine_command"}
 WeightSyncOptions weight_sync_options(const Json& json);
 
 // Prints the figures; the exit status: 3 when contents differ.

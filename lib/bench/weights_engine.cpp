@@ -35,10 +35,11 @@ class Worker {
  public:
   Worker(const ModelList& model, int index, int count, std::string uuid, bool on_gpu, milliseconds timeout)
       : uuid_(std::move(uuid)), layout_(layout_of(model, index, count)), receiver_(index, uuid_, timeout) {
+    const auto ranks = [model](tensor::DType, int tp_size, int) { return rank_layouts(model, tp_size); };
     if (on_gpu) {
       gpu::select_device(uuid_);
       device_memory_ = std::make_unique<gpu::DeviceMemory>(layout_.total_bytes);
-      auto store = std::make_unique<DeviceShardStore>(layout_, device_memory_->data(), model.tied_embeddings);
+      auto store = std::make_unique<DeviceShardStore>(layout_, device_memory_->data(), model.tied_embeddings, ranks);
       receiver_.add_backend("ipc", weights::OpenMapping(channels::open_device_mapping));
       receiver_.add_backend(
           "nccl", weights::OpenNetwork([own = store.get()](const Json& info, const weights::NetworkPlace& place) {
@@ -47,7 +48,7 @@ class Worker {
       store_ = std::move(store);
     } else {
       host_memory_.resize(layout_.total_bytes);
-      store_ = std::make_unique<HostShardStore>(layout_, host_memory_.data(), model.tied_embeddings, nullptr);
+      store_ = std::make_unique<HostShardStore>(layout_, host_memory_.data(), model.tied_embeddings, ranks, nullptr);
     }
   }
 
@@ -62,8 +63,11 @@ class Worker {
   const arch::ArenaLayout& layout() const { return layout_; }
 
   void update(const Json& update_info) {
-    receiver_.receive(update_info,
-                      [this](const weights::Bucket& bucket, const std::byte* base) { store_->take(bucket, base); });
+    receiver_.receive(
+        update_info, [this](const weights::Bucket& bucket, const std::byte* base) { store_->take(bucket, base); },
+        [this](const weights::Bucket& bucket, const weights::ReplicaMemory& replica) {
+          store_->take_shards(bucket, replica);
+        });
     store_->wait();
   }
 

@@ -8,8 +8,8 @@
 #include <optional>
 #include <vector>
 
+#include "channels/bucket_gather.hpp"
 #include "channels/device_arena.hpp"
-#include "channels/shard_gather.hpp"
 #include "weights/network_push.hpp"
 #include "weights/slot_push.hpp"
 
@@ -25,16 +25,16 @@ void send_arena(const weights::Arena& arena, const std::vector<weights::PlacedTe
 // Buckets of whole tensors in two stagings by turns: while the engine reads one, the next bucket comes into the other.
 class StagedPush {
  public:
-  explicit StagedPush(GatherOptions options);
+  explicit StagedPush(std::unique_ptr<BucketGather> gather);
 
   // Gathers the first two buckets. It may come before the engines are paused, once the weights are what they will be;
   // send() does it otherwise.
   void prepare();
   void send(std::optional<weights::SlotPush>& slot, weights::NetworkPush* network);
-  uint64_t extra_bytes() const { return 2 * staging_[0]->bytes() + gather_.scratch_bytes(); }
+  uint64_t extra_bytes() const { return 2 * staging_[0]->bytes() + gather_->scratch_bytes(); }
 
  private:
-  ShardGather gather_;
+  std::unique_ptr<BucketGather> gather_;
   std::unique_ptr<DeviceArena> staging_[2];
   bool prepared_ = false;
 };

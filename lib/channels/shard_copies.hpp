@@ -11,10 +11,11 @@
 
 namespace vime::channels {
 
-// A shard's part of a whole tensor (`full`, of `dtype`) to `local`, which has the parameter's own dtype. With the sum
-// that part_checksum gives for `local`. Error{refused} where the GPU has no cast from one dtype to the other.
-gpu::Copy copy_of_part(const std::byte* full, tensor::DType dtype, const tensor::TensorInfo& own,
-                       const arch::Shard& shard, std::byte* local);
+// What the shard `from` of a tensor, of `dtype`, has in common with the shard `to`, which has the parameter's own
+// dtype. With the sum that part_checksum gives for what is copied. No rows: nothing in common. Error{refused} where the
+// GPU has no cast from one dtype to the other.
+gpu::Copy copy_of_overlap(const std::byte* from_bytes, tensor::DType dtype, const arch::Shard& from,
+                          const tensor::TensorInfo& own, const arch::Shard& to, std::byte* to_bytes);
 // The way back, without a cast.
 gpu::Copy copy_into_whole(const std::byte* local, const tensor::TensorInfo& info, const arch::Shard& shard,
                           std::byte* full);

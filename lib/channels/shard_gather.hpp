@@ -1,8 +1,7 @@
-// Shards of all ranks of a replica brought into checkpoint form on every rank's GPU: the tensor-parallel ranks exchange
-// the stretch of their arenas that a bucket needs, one kernel launch puts the shards together, and the stages exchange
-// their tensors. Nothing is packed before it is sent, and a bucket's exchange runs beside the putting together of the
-// one before. One thread; collective over the ranks of the replica, which all go through the same buckets in the same
-// order.
+// A gather through NCCL, for GPUs that do not read each other's memory: the tensor-parallel ranks exchange the stretch
+// of their arenas that a bucket needs, one kernel launch puts the shards together, and the stages exchange their
+// tensors. Nothing is packed before it is sent, and a bucket's exchange runs beside the putting together of the one
+// before. Collective over the ranks of the replica, which all go through the same buckets in the same order.
 #pragma once
 
 #include <cstddef>
@@ -13,6 +12,7 @@
 #include <vector>
 
 #include "arch/parameters.hpp"
+#include "channels/bucket_gather.hpp"
 #include "channels/bucket_shards.hpp"
 #include "gpu/communicator.hpp"
 #include "gpu/copies.hpp"
@@ -32,17 +32,14 @@ struct GatherOptions {
   std::vector<weights::Bucket> buckets;  // consecutive tensors in checkpoint order
 };
 
-class ShardGather {
+class ShardGather final : public BucketGather {
  public:
   explicit ShardGather(GatherOptions options);
 
-  const std::vector<weights::Bucket>& buckets() const { return options_.buckets; }
-  // Begins to fill `place` with bucket `number`, each tensor at its offset. What wrote the arena, and what read `place`
-  // before, is done. At most two buckets are under way.
-  void begin(std::size_t number, std::byte* place);
-  // Blocks until the bucket begun last, or the one before it, is there.
-  void wait(std::size_t number);
-  uint64_t scratch_bytes() const { return 2 * (scratch_[0] ? scratch_[0]->bytes() : 0); }
+  const std::vector<weights::Bucket>& buckets() const override { return options_.buckets; }
+  void begin(std::size_t number, std::byte* place) override;
+  void wait(std::size_t number) override;
+  uint64_t scratch_bytes() const override { return 2 * (scratch_[0] ? scratch_[0]->bytes() : 0); }
 
  private:
   using Part = BucketShards::Part;

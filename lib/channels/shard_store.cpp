@@ -15,8 +15,11 @@ constexpr std::size_t kMostPlans = 4096;
 
 }  // namespace
 
-ShardStore::ShardStore(arch::ArenaLayout layout, std::byte* arena, bool tied_embeddings)
-    : layout_(std::move(layout)), arena_(arena), tied_embeddings_(tied_embeddings) {
+ShardStore::ShardStore(arch::ArenaLayout layout, std::byte* arena, bool tied_embeddings, TrainerLayouts trainer_layouts)
+    : layout_(std::move(layout)),
+      arena_(arena),
+      tied_embeddings_(tied_embeddings),
+      trainer_layouts_(std::move(trainer_layouts)) {
   for (std::size_t i = 0; i < layout_.entries.size(); ++i) {
     entries_[layout_.entries[i].parameter.full.name] = static_cast<int64_t>(i);
   }
@@ -56,6 +59,49 @@ void ShardStore::mark(const std::vector<int64_t>& found) {
   }
 }
 
+const ShardSources& ShardStore::sources_in(const weights::Bucket& bucket, const weights::ReplicaMemory& replica) {
+  const tensor::DType dtype = bucket.entries.front().info.dtype;
+  const int stages = static_cast<int>(replica.ranks.size()), tp_size = static_cast<int>(replica.ranks.front().size());
+  const RankPlace nearest{replica.nearest_stage, replica.nearest_tp_rank};
+  std::unique_ptr<ShardSources>& sources =
+      sources_[{static_cast<int>(dtype), tp_size, stages, nearest.stage, nearest.tp_rank}];
+  if (!sources) sources = std::make_unique<ShardSources>(trainer_layouts_(dtype, tp_size, stages), nearest);
+  for (int stage = 0; stage < stages; ++stage) {
+    for (int rank = 0; rank < tp_size; ++rank) {
+      const uint64_t expected = sources->layout({stage, rank}).total_bytes;
+      const uint64_t found = replica.ranks[static_cast<std::size_t>(stage)][static_cast<std::size_t>(rank)].bytes;
+      if (found == expected) continue;
+      throw Error(ErrorKind::refused, "the weights of stage " + std::to_string(stage) + ", tensor-parallel rank " +
+                                          std::to_string(rank) + ": expected " + std::to_string(expected) +
+                                          " bytes, found " + std::to_string(found));
+    }
+  }
+  return *sources;
+}
+
+std::vector<ShardStore::Piece> ShardStore::pieces(const weights::Bucket& bucket, const std::vector<int64_t>& found,
+                                                  const weights::ReplicaMemory& replica) {
+  std::vector<Piece> pieces;
+  if (bucket.entries.empty()) return pieces;
+  const ShardSources& sources = sources_in(bucket, replica);
+  for (std::size_t i = 0; i < found.size(); ++i) {
+    const tensor::TensorInfo& info = bucket.entries[i].info;
+    if (info.dtype != bucket.entries.front().info.dtype) {
+      throw Error(ErrorKind::refused, info.name +
+                                          " has another dtype than the tensors before it: shards of mixed "
+                                          "dtypes are not read from a trainer's memory");
+    }
+    if (found[i] < 0) continue;
+    const arch::ArenaEntry& own = layout_.entries[static_cast<std::size_t>(found[i])];
+    for (const ShardSource& source : sources.of(own.parameter, own.shard)) {
+      const auto& of_stage = replica.ranks[static_cast<std::size_t>(source.rank.stage)];
+      const weights::SharedMemory& arena = of_stage[static_cast<std::size_t>(source.rank.tp_rank)];
+      pieces.push_back({found[i], &source.entry->shard, arena.data + source.entry->offset});
+    }
+  }
+  return pieces;
+}
+
 std::vector<std::string> ShardStore::missing() const {
   std::vector<std::string> names;
   for (std::size_t i = 0; i < arrived_.size(); ++i) {
@@ -77,6 +123,19 @@ void HostShardStore::take(const weights::Bucket& bucket, const std::byte* base) 
   mark(found);
 }
 
+void HostShardStore::take_shards(const weights::Bucket& bucket, const weights::ReplicaMemory& replica) {
+  const std::vector<int64_t> found = find(bucket);
+  for (const Piece& piece : pieces(bucket, found, replica)) {
+    const arch::ArenaEntry& own = layout().entries[static_cast<std::size_t>(piece.entry)];
+    const tensor::TensorInfo& full = own.parameter.full;
+    const tensor::TensorInfo sent{full.name, bucket.entries.front().info.dtype, piece.shard->shape};
+    const std::byte* bytes = piece.bytes;
+    if (sent.dtype != full.dtype) bytes = convert_({sent, bytes}, full.dtype);
+    arch::copy_overlap(full, *piece.shard, bytes, own.shard, arena() + own.offset);
+  }
+  mark(found);
+}
+
 std::vector<uint64_t> HostShardStore::checksums() {
   std::vector<uint64_t> sums;
   for (const arch::ArenaEntry& entry : layout().entries) {
@@ -86,36 +145,68 @@ std::vector<uint64_t> HostShardStore::checksums() {
   return sums;
 }
 
-DeviceShardStore::Plan DeviceShardStore::make_plan(const weights::Bucket& bucket, const std::byte* base) const {
-  Plan plan;
-  plan.found = find(bucket);
-  std::vector<gpu::Copy> copies;
-  for (std::size_t i = 0; i < plan.found.size(); ++i) {
-    if (plan.found[i] < 0) continue;
-    const weights::BucketEntry& entry = bucket.entries[i];
-    const arch::ArenaEntry& own = layout().entries[static_cast<std::size_t>(plan.found[i])];
-    copies.push_back(
-        copy_of_part(base + entry.offset, entry.info.dtype, own.parameter.full, own.shard, arena() + own.offset));
-  }
-  plan.copies = std::make_unique<gpu::Copies>(copies);
-  return plan;
-}
-
-void DeviceShardStore::take(const weights::Bucket& bucket, const std::byte* base) {
+// key: of the plan; "" where there is none that would be of use again.
+void DeviceShardStore::run(const weights::Bucket& bucket, const std::string& key, Bases bases, const MakeCopies& make) {
+  const auto make_plan = [&] {
+    std::vector<int64_t> found = find(bucket);
+    auto copies = std::make_unique<gpu::Copies>(make(found));
+    return Plan{std::move(found), std::move(copies)};
+  };
   Plan* plan = nullptr;
-  if (bucket.key.empty()) {
-    plan = &passing_.emplace_back(make_plan(bucket, base));
+  if (key.empty()) {
+    plan = &passing_.emplace_back(make_plan());
   } else {
     if (plans_.size() > kMostPlans) {
       wait();
       plans_.clear();
     }
-    auto found = plans_.find({bucket.key, base});
-    if (found == plans_.end()) found = plans_.emplace(std::pair(bucket.key, base), make_plan(bucket, base)).first;
+    std::pair place(key, std::move(bases));
+    auto found = plans_.find(place);
+    if (found == plans_.end()) found = plans_.emplace(std::move(place), make_plan()).first;
     plan = &found->second;
   }
   plan->copies->run(stream_.get());
   mark(plan->found);
+}
+
+void DeviceShardStore::take(const weights::Bucket& bucket, const std::byte* base) {
+  run(bucket, bucket.key, {base}, [&](const std::vector<int64_t>& found) {
+    std::vector<gpu::Copy> copies;
+    for (std::size_t i = 0; i < found.size(); ++i) {
+      if (found[i] < 0) continue;
+      const weights::BucketEntry& entry = bucket.entries[i];
+      const arch::ArenaEntry& own = layout().entries[static_cast<std::size_t>(found[i])];
+      const tensor::TensorInfo& full = own.parameter.full;
+      copies.push_back(copy_of_overlap(base + entry.offset, entry.info.dtype, arch::whole_of(full, own.shard), full,
+                                       own.shard, arena() + own.offset));
+    }
+    return copies;
+  });
+}
+
+void DeviceShardStore::take_shards(const weights::Bucket& bucket, const weights::ReplicaMemory& replica) {
+  std::string key;
+  if (!bucket.key.empty()) {
+    for (const auto number :
+         {replica.ranks.size(), replica.ranks.front().size(), static_cast<std::size_t>(replica.nearest_stage),
+          static_cast<std::size_t>(replica.nearest_tp_rank)}) {
+      key += std::to_string(number) + " ";
+    }
+    key += bucket.key;
+  }
+  Bases bases;
+  for (const auto& of_stage : replica.ranks) {
+    for (const weights::SharedMemory& rank : of_stage) bases.push_back(rank.data);
+  }
+  run(bucket, key, std::move(bases), [&](const std::vector<int64_t>& found) {
+    std::vector<gpu::Copy> copies;
+    for (const Piece& piece : pieces(bucket, found, replica)) {
+      const arch::ArenaEntry& own = layout().entries[static_cast<std::size_t>(piece.entry)];
+      copies.push_back(copy_of_overlap(piece.bytes, bucket.entries.front().info.dtype, *piece.shard, own.parameter.full,
+                                       own.shard, arena() + own.offset));
+    }
+    return copies;
+  });
 }
 
 void DeviceShardStore::wait() {

@@ -111,9 +111,12 @@ Json Worker::set_up(const Json& request) {
 // How updates come into the arena. A GPU's worker takes what a GPU can be sent too.
 void Worker::make_store() {
   const bool tied = config_.tie_word_embeddings;
+  const auto trainer_layouts = [this](tensor::DType dtype, int tp_size, int stages) {
+    return arch::replica_layouts(config_, dtype, tp_size, stages);
+  };
   if (!on_gpu()) {
     store_ = std::make_unique<channels::HostShardStore>(
-        decoder_->layout(), arena_->data(), tied,
+        decoder_->layout(), arena_->data(), tied, trainer_layouts,
         [converted = torch::Tensor()](const tensor::TensorView& view, tensor::DType to) mutable {
           auto* const data = const_cast<std::byte*>(view.data);
           converted =
@@ -122,7 +125,7 @@ void Worker::make_store() {
         });
     return;
   }
-  auto store = std::make_unique<channels::DeviceShardStore>(decoder_->layout(), arena_->data(), tied);
+  auto store = std::make_unique<channels::DeviceShardStore>(decoder_->layout(), arena_->data(), tied, trainer_layouts);
   receiver_.add_backend("ipc", weights::OpenMapping(channels::open_device_mapping));
   receiver_.add_backend("nccl",
                         weights::OpenNetwork([own = store.get()](const Json& info, const weights::NetworkPlace& place) {
@@ -133,8 +136,11 @@ void Worker::make_store() {
 
 // Answered when the arena holds the update: from then on the sender may overwrite its memory.
 void Worker::update(const Json& update_info) {
-  receiver_.receive(update_info,
-                    [this](const weights::Bucket& bucket, const std::byte* base) { store_->take(bucket, base); });
+  receiver_.receive(
+      update_info, [this](const weights::Bucket& bucket, const std::byte* base) { store_->take(bucket, base); },
+      [this](const weights::Bucket& bucket, const weights::ReplicaMemory& replica) {
+        store_->take_shards(bucket, replica);
+      });
   store_->wait();
 }
 

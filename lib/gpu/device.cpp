@@ -1,7 +1,8 @@
 #include "gpu/device.hpp"
 
+#include <algorithm>
 #include <cstring>
-
+#include <optional>
 #include <vector>
 
 #include "base/error.hpp"
@@ -34,20 +35,59 @@ std::string device_uuid(int ordinal) {
   return devices::format_uuid(bytes);
 }
 
-int select_device(const std::string& uuid) {
-  // Asked once: a device's properties take long to get, and none comes or goes while a process lives.
+namespace {
+
+// Asked once: a device's properties take long to get, and none comes or goes while a process lives.
+const std::vector<std::string>& seen_uuids() {
   static const std::vector<std::string> seen = [] {
     std::vector<std::string> uuids;
     for (int ordinal = 0; ordinal < device_count(); ++ordinal) uuids.push_back(device_uuid(ordinal));
     return uuids;
   }();
-  for (std::size_t ordinal = 0; ordinal < seen.size(); ++ordinal) {
-    if (seen[ordinal] != uuid) continue;
-    VIME_CUDA(cudaSetDevice(static_cast<int>(ordinal)));
-    return static_cast<int>(ordinal);
+  return seen;
+}
+
+std::optional<int> ordinal_of(const std::string& uuid) {
+  const std::vector<std::string>& seen = seen_uuids();
+  const auto found = std::find(seen.begin(), seen.end(), uuid);
+  if (found == seen.end()) return std::nullopt;
+  return static_cast<int>(found - seen.begin());
+}
+
+}  // namespace
+
+int select_device(const std::string& uuid) {
+  const std::optional<int> ordinal = ordinal_of(uuid);
+  if (!ordinal) {
+    const std::vector<std::string>& seen = seen_uuids();
+    throw Error(ErrorKind::refused, "no GPU has the UUID " + uuid + "; CUDA sees " +
+                                        (seen.empty() ? std::string("none") : join(seen, ", ")));
   }
-  throw Error(ErrorKind::refused,
-              "no GPU has the UUID " + uuid + "; CUDA sees " + (seen.empty() ? std::string("none") : join(seen, ", ")));
+  VIME_CUDA(cudaSetDevice(*ordinal));
+  return *ordinal;
+}
+
+bool reaches(const std::string& uuid) {
+  const std::optional<int> ordinal = ordinal_of(uuid);
+  int own = 0, can = 0;
+  VIME_CUDA(cudaGetDevice(&own));
+  if (!ordinal || *ordinal == own) return ordinal.has_value();
+  VIME_CUDA(cudaDeviceCanAccessPeer(&can, own, *ordinal));
+  return can != 0;
+}
+
+void read_from(const std::string& uuid) {
+  const std::optional<int> ordinal = ordinal_of(uuid);
+  VIME_CHECK(ordinal.has_value(), "no GPU has the UUID " + uuid);
+  int own = 0;
+  VIME_CUDA(cudaGetDevice(&own));
+  if (*ordinal == own) return;
+  const cudaError_t result = cudaDeviceEnablePeerAccess(*ordinal, 0);
+  if (result == cudaErrorPeerAccessAlreadyEnabled) {
+    cudaGetLastError();
+    return;
+  }
+  check(result, "cudaDeviceEnablePeerAccess");
 }
 
 MemoryInfo memory_info() {

@@ -14,6 +14,12 @@ int select_device(const std::string& uuid);
 int device_count();
 std::string device_uuid(int ordinal);
 
+// Whether the calling thread's GPU reads the memory of the one with this UUID, itself or another, over NVLink or PCIe.
+bool reaches(const std::string& uuid);
+// From here on the calling thread's GPU reads what this process has in that one's memory; what other processes have is
+// opened by its handle (ipc.hpp). That GPU is reached.
+void read_from(const std::string& uuid);
+
 struct MemoryInfo {
   uint64_t free_bytes = 0;  // other processes' memory counts as used
   uint64_t total_bytes = 0;

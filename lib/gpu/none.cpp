@@ -26,6 +26,12 @@ bool built() {
 int select_device(const std::string&) {
   refuse();
 }
+bool reaches(const std::string&) {
+  refuse();
+}
+void read_from(const std::string&) {
+  refuse();
+}
 int device_count() {
   return 0;
 }
@@ -153,6 +159,9 @@ void Event::record(Stream) {
   refuse();
 }
 void Event::hold_back(Stream) const {
+  refuse();
+}
+void Event::synchronize() const {
   refuse();
 }
 bool Event::done() const {

@@ -30,10 +30,10 @@ double quickest_copy_ms(const std::byte* from, std::byte* to, uint64_t bytes, in
 
 void fill_random(std::byte* memory, uint64_t bytes, uint64_t seed) {
   // One block from the host, then its parts at odd places, so that no two stretches of the memory are alike for long.
-  constexpr uint64_t kWords = uint64_t{1} << 21;
-  std::vector<uint64_t> words(kWords);
-  for (uint64_t i = 0; i < kWords; ++i) words[i] = mix_key(seed, i);
-  const DeviceMemory block(kWords * sizeof(uint64_t));
+  constexpr uint64_t kMostWords = uint64_t{1} << 21;
+  std::vector<uint64_t> words(std::min(kMostWords, bytes / sizeof(uint64_t) + 2));
+  for (uint64_t i = 0; i < words.size(); ++i) words[i] = mix_key(seed, i);
+  const DeviceMemory block(words.size() * sizeof(uint64_t));
   VIME_CUDA(cudaMemcpy(block.data(), words.data(), block.bytes(), cudaMemcpyHostToDevice));
   uint64_t at = 0;
   for (uint64_t turn = 0; at < bytes; ++turn) {

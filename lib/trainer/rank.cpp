@@ -142,6 +142,7 @@ rollout::ScheduleOptions TrainerRank::schedule_options(int64_t samples) const {
 
 std::pair<std::vector<StepFigures>, rollout::StepAnswer> TrainerRank::train(const std::string& batch_path,
                                                                             const rollout::StepProbe* probe) {
+  weights_are_there_ = false;
   const rollout::TrainBatch batch = rollout::read_train_batch(batch_path, options_.run_id);
   const BatchView view(batch);
   const std::vector<rollout::StepSchedule> steps =

@@ -14,6 +14,7 @@
 #include "algo/policy_loss.hpp"
 #include "arch/model_config.hpp"
 #include "arch/recompute.hpp"
+#include "channels/bucket_gather.hpp"
 #include "channels/device_push.hpp"
 #include "gpu/communicator.hpp"
 #include "http/client.hpp"
@@ -106,9 +107,10 @@ class TrainerRank {
   // Log-probs (natural) of the batch's response tokens under the present weights, without a temperature: [response
   // tokens], NaN where other ranks know them. Every data-parallel rank has at least one sample.
   std::vector<double> logprobs(const std::string& batch_path);
-  // Brings what can be brought together before the engines are paused, for the push that comes next; the weights do not
-  // change between the two. Seconds that it took: 0 where engines read the arena itself, and on the CPU, where the
-  // first bucket has nowhere to be but in the staging that the push goes through anyway. May be left out.
+  // Does what can be done before the engines are paused, for the push that comes next; the weights do not change
+  // between the two. Seconds that it took: 0 where engines read this rank's arena alone, and, where tensors have to be
+  // brought together, on the CPU: there the first bucket has nowhere to be but in the staging that the push goes
+  // through anyway. May be left out.
   double prepare_push();
   // targets: every engine, by id. A failed engine is in the results, not an exception.
   virtual PushFigures push(int64_t version, const std::vector<PushTarget>& targets);
@@ -168,13 +170,26 @@ class TrainerRank {
   StepFigures train_step(const BatchView& view, const rollout::StepSchedule& step, const FixedLogprobs& fixed);
   std::vector<rollout::ShardFigures> figures_of_step(const rollout::StepProbe& probe);
   bool writes_checkpoints() const { return place().dp_rank == 0 && place().cp_rank == 0; }  // rank 0 and its replica
-  bool has_reader() const;
+  // Whether it and this rank together hold the model once, with others.
+  bool is_of_replica(const placement::TrainerRank& rank) const {
+    return rank.dp_rank == place().dp_rank && rank.cp_rank == place().cp_rank;
+  }
+  bool has_slot_reader() const;
+  bool sends_over_network() const;
   bool on_gpu() const { return options_.device == "cuda"; }
   std::vector<weights::PlacedTensor> placed() const;
   std::unique_ptr<weights::NetworkPush> make_network_push() const;
   std::vector<weights::ArenaChunk> arena_messages() const;
   bool goes_through_staging();
+  bool shows_shards();
+  bool brings_together();
+  bool needs_staging();
+  bool arenas_are_read();
+  const weights::ReplicaPlaces& replica_places();
+  void await_weights();
   channels::StagedPush* staged_push();
+  std::unique_ptr<channels::BucketGather> make_gather();
+  std::vector<std::vector<const std::byte*>> open_arenas();
   void send_buckets(std::optional<weights::SlotPush>& slot, weights::NetworkPush* network, PushFigures& figures);
   void send_from_gpu(std::optional<weights::SlotPush>& slot, weights::NetworkPush* network, PushFigures& figures);
   std::map<std::string, uint64_t> save_weights(const fs::path& folder);
@@ -198,9 +213,13 @@ class TrainerRank {
   http::Client client_;
   weights::SentManifests sent_;  // to the engine of the slot
   std::unique_ptr<weights::NetworkPush> network_push_;
-  // On a GPU where the arena lacks some tensors: the ranks' memory is exchanged between GPUs.
+  // On a GPU where the arena lacks some tensors and they are brought together: the other ranks' arenas, or groups over
+  // NCCL where they are not to be read.
+  std::vector<std::unique_ptr<weights::Mapping>> peer_arenas_;
   std::unique_ptr<gpu::Communicator> push_tp_, push_stages_;
   std::unique_ptr<channels::StagedPush> staged_push_;
+  std::optional<weights::ReplicaPlaces> replica_places_;  // once the ranks have told each other
+  bool weights_are_there_ = false;                        // await_weights() was called since they changed
   double prepare_s_ = 0.0;
   std::optional<bool> through_staging_;  // once it is known: the arena's layout does not change
   std::vector<std::byte> network_staging_;

@@ -1,12 +1,15 @@
-// What a rank does for a push: bucket by bucket, whole tensors go to the engine of its slot and, from rank 0, to the
-// engines on the network.
+// What a rank does for a push. An engine of its slot reads the weights where they lie, in this rank's arena or in those
+// of all ranks of the replica; one that knows no shards is shown whole tensors, bucket by bucket. Whole tensors go,
+// from rank 0, to the engines on the network too.
 #include <algorithm>
 #include <utility>
 
 #include "base/deadline.hpp"
 #include "base/error.hpp"
 #include "channels/nccl_channel.hpp"
+#include "channels/peer_gather.hpp"
 #include "channels/shard_copies.hpp"
+#include "channels/shard_gather.hpp"
 #include "gpu/device.hpp"
 #include "trainer/rank.hpp"
 #include "weights/bucket.hpp"
@@ -57,6 +60,7 @@ PushFigures TrainerRank::push(int64_t version, const std::vector<PushTarget>& ta
     engines.push_back(std::make_unique<weights::EngineClient>(client_, target.address, options_.transfer_timeout,
                                                               kControlTimeout, options_.buffer_bytes));
   }
+  const bool shards = shows_shards();
   std::optional<weights::SlotPush> slot;
   if (slot_) {
     const auto engine = static_cast<size_t>(slot_->slot().engine);
@@ -69,7 +73,7 @@ PushFigures TrainerRank::push(int64_t version, const std::vector<PushTarget>& ta
     options.version = version;
     options.init_needed = targets[engine].init_needed;
     options.backend = on_gpu() ? "ipc" : "shm";
-    options.lifetime = goes_through_staging() ? weights::Lifetime::bucket : weights::Lifetime::push;
+    options.lifetime = goes_through_staging() && !shards ? weights::Lifetime::bucket : weights::Lifetime::push;
     options.sent = &sent_;
     slot.emplace(std::move(options));
     slot->start();
@@ -87,11 +91,17 @@ PushFigures TrainerRank::push(int64_t version, const std::vector<PushTarget>& ta
   PushFigures figures;
   figures.prepare_s = std::exchange(prepare_s_, 0.0);
   weights::NetworkPush* const network = is_source ? network_push_.get() : nullptr;
+  if (arenas_are_read()) await_weights();
+  if (shards && slot) slot->begin_shards(weights::bucket_of(pushed_tensors()), replica_places());
+  std::optional<weights::SlotPush> no_slot;
+  std::optional<weights::SlotPush>& slot_of_wholes = shards ? no_slot : slot;
   if (on_gpu()) {
-    send_from_gpu(slot, network, figures);
+    send_from_gpu(slot_of_wholes, network, figures);
   } else {
-    send_buckets(slot, network, figures);
+    send_buckets(slot_of_wholes, network, figures);
   }
+  weights_are_there_ = false;
+  if (shards && slot) slot->complete();
   if (slot) {
     if (const std::optional<weights::EngineResult> result = slot->finish()) figures.results.push_back(*result);
   }
@@ -101,22 +111,81 @@ PushFigures TrainerRank::push(int64_t version, const std::vector<PushTarget>& ta
   return figures;
 }
 
-// Whether a rank of this replica has a slot, or sends over the network. The plan alone decides, so that all ranks of
-// the replica agree.
-bool TrainerRank::has_reader() const {
-  const auto reads_memory = [&](int engine) {
-    return options_.routes[static_cast<size_t>(engine)] == spec::Route::memory;
-  };
-  const bool any_network =
-      std::find(options_.routes.begin(), options_.routes.end(), spec::Route::network) != options_.routes.end();
-  for (const placement::TrainerRank& rank : options_.plan.ranks) {
-    if (rank.dp_rank != place().dp_rank || rank.cp_rank != place().cp_rank) continue;
-    if (rank.rank == 0 && any_network) return true;
-    for (const placement::Slot& slot : options_.plan.slots) {
-      if (slot.contains(rank.rank) && reads_memory(slot.engine)) return true;
+// Whether a rank of this replica has a slot whose engine reads its memory. The plan alone decides, so that all ranks of
+// the replica agree; the same goes for sends_over_network().
+bool TrainerRank::has_slot_reader() const {
+  return std::any_of(options_.plan.slots.begin(), options_.plan.slots.end(), [&](const placement::Slot& slot) {
+    if (options_.routes[static_cast<size_t>(slot.engine)] != spec::Route::memory) return false;
+    return std::any_of(options_.plan.ranks.begin(), options_.plan.ranks.end(), [&](const placement::TrainerRank& rank) {
+      return is_of_replica(rank) && slot.contains(rank.rank);
+    });
+  });
+}
+
+bool TrainerRank::sends_over_network() const {
+  return is_of_replica(options_.plan.ranks[0]) &&
+         std::find(options_.routes.begin(), options_.routes.end(), spec::Route::network) != options_.routes.end();
+}
+
+// Whether engines read the shards of all ranks of this replica. All ranks of it agree; the first call is collective.
+bool TrainerRank::shows_shards() {
+  return whole_->needed() && !options_.vllm_engines && has_slot_reader() && !replica_places().ranks.empty();
+}
+
+// Whether the replica's whole tensors are needed by anybody.
+bool TrainerRank::brings_together() {
+  return goes_through_staging() && (sends_over_network() || (has_slot_reader() && !shows_shards()));
+}
+
+// Whether this rank shows whole tensors to anybody.
+bool TrainerRank::needs_staging() {
+  if (options_.rank == 0 && sends_over_network()) return true;
+  return slot_ && !shows_shards() && options_.routes[static_cast<size_t>(slot_->slot().engine)] == spec::Route::memory;
+}
+
+// Whether anybody reads another rank's arena than the one on his own device: an engine's worker, or a rank of this
+// replica. All ranks of it agree; the first call is collective.
+bool TrainerRank::arenas_are_read() {
+  if (!whole_->needed()) return false;
+  return shows_shards() || (on_gpu() && brings_together() && !replica_places().ranks.empty());
+}
+
+// Where the weights of all ranks of this replica lie, for a worker on this rank's device; none where not every rank's
+// device reads the memory of all others. The first call is collective over the replica.
+const weights::ReplicaPlaces& TrainerRank::replica_places() {
+  if (replica_places_) return *replica_places_;
+  const std::vector<placement::Device>& devices = options_.plan.devices;
+  const placement::Device& own = devices[static_cast<size_t>(place().device)];
+  const bool reaches_all =
+      std::all_of(options_.plan.ranks.begin(), options_.plan.ranks.end(), [&](const placement::TrainerRank& rank) {
+        const placement::Device& device = devices[static_cast<size_t>(rank.device)];
+        return !is_of_replica(rank) || (device.node == own.node && (!on_gpu() || gpu::reaches(device.uuid)));
+      });
+  const Json mine = {{"place", to_json(weights::SharedPlace{arena_->handle(), 0, decoder_->layout().total_bytes})},
+                     {"reaches", reaches_all}};
+  Json of_stage = Json::array();
+  for (const std::string& text : groups_.tp->all_gather_strings(mine.dump())) of_stage.push_back(parse_json(text));
+  weights::ReplicaPlaces replica;
+  bool shown = true;
+  for (const std::string& text : groups_.stages->all_gather_strings(of_stage.dump())) {
+    std::vector<weights::SharedPlace>& places = replica.ranks.emplace_back();
+    for (const Json& rank : parse_json(text)) {
+      places.push_back(weights::parse_shared_place(rank.at("place"), "a rank's weights"));
+      shown = shown && rank.at("reaches").get<bool>();
     }
   }
-  return false;
+  replica.nearest_stage = groups_.stages->rank();
+  replica.nearest_tp_rank = groups_.tp->rank();
+  if (!shown) replica.ranks.clear();
+  return replica_places_.emplace(std::move(replica));
+}
+
+// Returns when every rank of the replica has done what writes its weights. Collective over the replica.
+void TrainerRank::await_weights() {
+  if (std::exchange(weights_are_there_, true)) return;
+  if (on_gpu()) gpu::synchronize();  // LibTorch's streams have written the weights
+  groups_.tp->barrier();
+  groups_.stages->barrier();  // with ranks whose tensor-parallel ranks are there
 }
 
 std::vector<weights::PlacedTensor> TrainerRank::placed() const {
@@ -156,10 +225,28 @@ bool TrainerRank::goes_through_staging() {
   return *through_staging_;
 }
 
-// Null where engines read the arena itself. Made by all ranks of a replica at the same time, at their first push.
+// Null where this rank brings nothing together. All ranks of a replica call it at the same time, at their first push.
 channels::StagedPush* TrainerRank::staged_push() {
-  if (!on_gpu() || !goes_through_staging() || !has_reader()) return nullptr;
+  if (!on_gpu() || !brings_together()) return nullptr;
   if (staged_push_) return staged_push_.get();
+  const bool alone = !whole_->needed() || !replica_places().ranks.empty();
+  if (alone && !needs_staging()) return nullptr;
+  staged_push_ = std::make_unique<channels::StagedPush>(make_gather());
+  return staged_push_.get();
+}
+
+std::unique_ptr<channels::BucketGather> TrainerRank::make_gather() {
+  std::vector<std::vector<arch::ArenaLayout>> layouts = arch::replica_layouts(
+      options_.config, pushed_tensors().front().dtype, groups_.tp->size(), groups_.stages->size());
+  std::vector<weights::Bucket> buckets =
+      options_.vllm_engines ? weights::vllm_buckets(pushed_tensors(), options_.buffer_bytes)
+                            : weights::pack_buckets(pushed_tensors(), options_.buffer_bytes, kDeviceAlignment);
+  const int stage = groups_.stages->rank(), tp_rank = groups_.tp->rank();
+  if (!whole_->needed() || !replica_places().ranks.empty()) {
+    channels::PeerGatherOptions gather{std::move(layouts), {}, {stage, tp_rank}, std::move(buckets)};
+    gather.arenas = open_arenas();
+    return std::make_unique<channels::PeerGather>(std::move(gather));
+  }
   const auto timeout = options_.meeting_timeout + options_.transfer_timeout;
   const auto join = [&](model::RankGroup& group) -> std::unique_ptr<gpu::Communicator> {
     if (group.size() == 1) return nullptr;
@@ -170,26 +257,44 @@ channels::StagedPush* TrainerRank::staged_push() {
   push_tp_ = join(*groups_.tp);
   push_stages_ = join(*groups_.stages);
   channels::GatherOptions gather;
-  gather.layouts = arch::replica_layouts(options_.config, pushed_tensors().front().dtype, groups_.tp->size(),
-                                         groups_.stages->size());
-  gather.stage = groups_.stages->rank();
-  gather.tp_rank = groups_.tp->rank();
+  gather.layouts = std::move(layouts);
+  gather.stage = stage;
+  gather.tp_rank = tp_rank;
   gather.tp = push_tp_.get();
   gather.stages = push_stages_.get();
   gather.arena = arena_->data();
-  gather.buckets = options_.vllm_engines
-                       ? weights::vllm_buckets(pushed_tensors(), options_.buffer_bytes)
-                       : weights::pack_buckets(pushed_tensors(), options_.buffer_bytes, kDeviceAlignment);
-  staged_push_ = std::make_unique<channels::StagedPush>(std::move(gather));
-  return staged_push_.get();
+  gather.buckets = std::move(buckets);
+  return std::make_unique<channels::ShardGather>(std::move(gather));
+}
+
+// The weights of all ranks of the replica, as this rank's GPU reads them: [stage][tensor-parallel rank].
+std::vector<std::vector<const std::byte*>> TrainerRank::open_arenas() {
+  if (!whole_->needed()) return {{arena_->data()}};
+  const weights::ReplicaPlaces& replica = replica_places();
+  std::vector<std::vector<const std::byte*>> arenas;
+  for (std::size_t stage = 0; stage < replica.ranks.size(); ++stage) {
+    std::vector<const std::byte*>& of_stage = arenas.emplace_back();
+    for (std::size_t rank = 0; rank < replica.ranks[stage].size(); ++rank) {
+      const weights::SharedPlace& place = replica.ranks[stage][rank];
+      const bool own =
+          static_cast<int>(stage) == replica.nearest_stage && static_cast<int>(rank) == replica.nearest_tp_rank;
+      if (!own) peer_arenas_.push_back(channels::open_device_mapping(place.handle));
+      of_stage.push_back(own ? arena_->data() : peer_arenas_.back()->data() + place.offset);
+    }
+  }
+  return arenas;
 }
 
 double TrainerRank::prepare_push() {
+  const bool read = arenas_are_read();
   channels::StagedPush* const staged = staged_push();
-  if (staged == nullptr) return 0.0;
+  if (!read && staged == nullptr) return 0.0;
   const auto start = SteadyClock::now();
-  gpu::synchronize();  // LibTorch's streams have written the weights
-  staged->prepare();
+  if (read) await_weights();
+  if (staged != nullptr) {
+    gpu::synchronize();  // LibTorch's streams have written the weights
+    staged->prepare();
+  }
   return prepare_s_ = seconds_since(start);
 }
 
@@ -208,7 +313,7 @@ void TrainerRank::send_from_gpu(std::optional<weights::SlotPush>& slot, weights:
 }
 
 // A rank whose arena holds whole tensors lets engines read from it; any other gathers each bucket into the staging
-// first, which all ranks do together, whether they have a slot or not.
+// first, which all ranks do together, whether they have a slot or not. Without a slot: for the network alone.
 void TrainerRank::send_buckets(std::optional<weights::SlotPush>& slot, weights::NetworkPush* network,
                                PushFigures& figures) {
   const std::vector<tensor::TensorInfo> tensors = pushed_tensors();
@@ -217,7 +322,7 @@ void TrainerRank::send_buckets(std::optional<weights::SlotPush>& slot, weights::
                                                    : weights::pack_buckets(tensors, options_.buffer_bytes);
   if (whole_->needed()) {
     // A replica gathers for itself, and only where somebody reads.
-    if (!has_reader()) return;
+    if (!brings_together()) return;
     if (!staging_ || staging_->bytes() < largest(buckets)) {
       staging_ = make_arena(largest(buckets));
     }

@@ -33,6 +33,11 @@ std::vector<Bucket> pack_buckets(const std::vector<tensor::TensorInfo>& tensors,
   return buckets;
 }
 
+Bucket bucket_of(const std::vector<tensor::TensorInfo>& tensors) {
+  std::vector<Bucket> buckets = pack_buckets(tensors, UINT64_MAX);
+  return buckets.empty() ? Bucket{} : std::move(buckets[0]);
+}
+
 std::vector<ArenaChunk> arena_chunks(const std::vector<PlacedTensor>& tensors, uint64_t chunk_bytes) {
   std::vector<ArenaChunk> chunks;
   uint64_t most = 0;  // bytes of the last chunk

@@ -29,6 +29,9 @@ struct Bucket {
 std::vector<Bucket> pack_buckets(const std::vector<tensor::TensorInfo>& tensors, uint64_t buffer_bytes,
                                  uint64_t alignment = 1);
 
+// All of them in one, one behind the other.
+Bucket bucket_of(const std::vector<tensor::TensorInfo>& tensors);
+
 // A tensor that lies somewhere in an arena already.
 struct PlacedTensor {
   tensor::TensorInfo info;

@@ -24,12 +24,12 @@ class EmbeddedProtocol final : public EngineProtocol {
   Json slot_init_info(const std::string& backend, Lifetime) const override { return {{"backend", backend}}; }
   Json slot_update_info(const Bucket& bucket, const std::map<std::string, SharedPlace>& places, Lifetime,
                         SentManifests* sent) const override {
-    Json update_info = sent == nullptr ? manifest_json(bucket) : sent->update_info({&bucket, 1});
-    Json& handles = update_info["handles"] = Json::object();
-    for (const auto& [uuid, place] : places) {
-      handles[uuid] = {{"handle", place.handle}, {"offset", place.offset}, {"bytes", place.bytes}};
-    }
-    return update_info;
+    return shown(bucket, places, sent);
+  }
+  bool reads_shards() const override { return true; }
+  Json slot_shards_info(const Bucket& bucket, const std::map<std::string, ReplicaPlaces>& places,
+                        SentManifests* sent) const override {
+    return shown(bucket, places, sent);
   }
   Json network_init_info(const Json& source, int rank_offset, int world_size) const override {
     Json info = source;
@@ -39,6 +39,15 @@ class EmbeddedProtocol final : public EngineProtocol {
   }
   Json network_update_info(std::span<const Bucket> buckets, SentManifests& sent) const override {
     return sent.update_info(buckets);
+  }
+
+ private:
+  template <typename Places>
+  static Json shown(const Bucket& bucket, const std::map<std::string, Places>& places, SentManifests* sent) {
+    Json update_info = sent == nullptr ? manifest_json(bucket) : sent->update_info({&bucket, 1});
+    Json& handles = update_info["handles"] = Json::object();
+    for (const auto& [uuid, place] : places) handles[uuid] = to_json(place);
+    return update_info;
   }
 };
 

@@ -13,20 +13,13 @@
 #include "base/json.hpp"
 #include "weights/bucket.hpp"
 #include "weights/manifest.hpp"
+#include "weights/shared_place.hpp"
 
 namespace vime::weights {
 
 // How long the memory of a bucket keeps its contents: until the next bucket overwrites it (staging), or until the push
 // has been finished on all ranks (the weights' own arena).
 enum class Lifetime { bucket, push };
-
-// Where a rank holds the tensors of a bucket: in [offset, offset + bytes) of the memory that `handle` names, each at
-// its entry's offset from there.
-struct SharedPlace {
-  std::string handle;
-  uint64_t offset = 0;
-  uint64_t bytes = 0;
-};
 
 class EngineProtocol {
  public:
@@ -53,9 +46,15 @@ class EngineProtocol {
   // Colocated, where the engine reads the ranks' memory. backend: what handles name, "shm" the host's memory, "ipc" a
   // GPU's. Error{refused} for what the engine cannot do.
   virtual Json slot_init_info(const std::string& backend, Lifetime lifetime) const = 0;
-  // places: by device UUID, one for each of the engine's workers. sent: what the engine has; null: nothing is known.
+  // places: by device UUID, one for each of the engine's workers, each with whole tensors at their entries' offsets.
+  // sent: what the engine has; null: nothing is known.
   virtual Json slot_update_info(const Bucket& bucket, const std::map<std::string, SharedPlace>& places,
                                 Lifetime lifetime, SentManifests* sent) const = 0;
+  // Workers put their parts together from the shards of a replica's ranks; then slot_shards_info() is the update_info.
+  // Otherwise they are shown whole tensors only.
+  virtual bool reads_shards() const = 0;
+  virtual Json slot_shards_info(const Bucket& bucket, const std::map<std::string, ReplicaPlaces>& places,
+                                SentManifests* sent) const = 0;
   // Over the network. `source`: what the network source says of itself. The engine's workers are the ranks from
   // rank_offset on, of a group of world_size.
   virtual Json network_init_info(const Json& source, int rank_offset, int world_size) const = 0;

@@ -10,6 +10,8 @@
 namespace vime::weights {
 namespace {
 
+constexpr char kHandles[] = "update_info.handles";
+
 class TcpNetwork final : public NetworkReceiver {
  public:
   TcpNetwork(const Json& init_info, const NetworkPlace& place)
@@ -75,18 +77,29 @@ void Receiver::init(const Json& init_info) {
   backend_ = backend;
 }
 
-void Receiver::receive(const Json& update_info, const TakeBucket& take) {
+void Receiver::receive(const Json& update_info, const TakeBucket& take, const TakeShards& take_shards) {
   if (backend_.empty()) {
     throw Error(ErrorKind::refused, "weight transfer not initialized. Call init_weight_transfer_engine first.");
   }
   if (network_) {
     network_->receive(manifests_.buckets(update_info), take);
   } else {
-    receive_shared(update_info, shared_.at(backend_), take);
+    receive_shared(update_info, take, take_shards);
   }
 }
 
-void Receiver::receive_shared(const Json& update_info, const OpenMapping& open, const TakeBucket& take) {
+SharedMemory Receiver::open(const SharedPlace& place) {
+  std::unique_ptr<Mapping>& mapping = mappings_[place.handle];
+  if (!mapping) mapping = shared_.at(backend_)(place.handle);
+  if (place.offset > mapping->bytes() || place.bytes > mapping->bytes() - place.offset) {
+    throw Error(ErrorKind::refused, "update_info: a handle of " + std::to_string(place.bytes) + " bytes at offset " +
+                                        std::to_string(place.offset) + " into shared memory of " +
+                                        std::to_string(mapping->bytes()) + " bytes");
+  }
+  return {mapping->data() + place.offset, place.bytes};
+}
+
+void Receiver::receive_shared(const Json& update_info, const TakeBucket& take, const TakeShards& take_shards) {
   const std::vector<Bucket>& buckets = manifests_.buckets(update_info);
   if (buckets.size() != 1) throw Error(ErrorKind::refused, "update_info: \"chunks\" are for networks");
   const Bucket& bucket = buckets.front();
@@ -98,18 +111,23 @@ void Receiver::receive_shared(const Json& update_info, const OpenMapping& open, 
     throw Error(ErrorKind::refused, "weight handle not found for device UUID " + uuid_ + " of worker " +
                                         std::to_string(worker_) + ". Available UUIDs: [" + join(available, ", ") + "]");
   }
-  const std::string handle = json_string(*own, "handle", "update_info.handles");
-  const auto offset = static_cast<uint64_t>(json_int(*own, "offset", "update_info.handles"));
-  const auto bytes = static_cast<uint64_t>(json_int(*own, "bytes", "update_info.handles"));
-  std::unique_ptr<Mapping>& mapping = mappings_[handle];
-  if (!mapping) mapping = open(handle);
-  if (offset > mapping->bytes() || bytes > mapping->bytes() - offset || bucket.bytes > bytes) {
-    throw Error(ErrorKind::refused, "update_info: tensors end at byte " + std::to_string(bucket.bytes) +
-                                        " of a handle of " + std::to_string(bytes) + " bytes at offset " +
-                                        std::to_string(offset) + " into shared memory of " +
-                                        std::to_string(mapping->bytes()) + " bytes");
+  if (own->contains("shards")) {
+    const ReplicaPlaces places = parse_replica_places(*own, kHandles);
+    ReplicaMemory replica;
+    replica.nearest_stage = places.nearest_stage;
+    replica.nearest_tp_rank = places.nearest_tp_rank;
+    for (const auto& of_stage : places.ranks) {
+      auto& memory = replica.ranks.emplace_back();
+      for (const SharedPlace& place : of_stage) memory.push_back(open(place));
+    }
+    return take_shards(bucket, replica);
   }
-  take(bucket, mapping->data() + offset);
+  const SharedMemory memory = open(parse_shared_place(*own, kHandles));
+  if (bucket.bytes > memory.bytes) {
+    throw Error(ErrorKind::refused, "update_info: tensors end at byte " + std::to_string(bucket.bytes) +
+                                        " of a handle of " + std::to_string(memory.bytes) + " bytes");
+  }
+  take(bucket, memory.data);
 }
 
 }  // namespace vime::weights

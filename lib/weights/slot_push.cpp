@@ -7,16 +7,16 @@
 namespace vime::weights {
 namespace {
 
-// Merges the ranks' places, one entry per UUID. A missing or doubled peer is refused: its engine worker would find
+// The ranks' places, one entry per UUID. A missing or doubled peer is refused: its engine worker would find
 // nothing, or another device's memory.
-std::map<std::string, SharedPlace> merge_places(const std::vector<std::string>& texts, const placement::Slot& slot) {
+std::map<std::string, Json> merge_places(const std::vector<std::string>& texts, const placement::Slot& slot) {
   if (static_cast<int>(texts.size()) != slot.count) {
     throw Error(ErrorKind::process_failed, "slot of engine " + std::to_string(slot.engine) + ": handles of " +
                                                std::to_string(texts.size()) + " ranks, expected " +
                                                std::to_string(slot.count) + " (ranks " + std::to_string(slot.start) +
                                                " to " + std::to_string(slot.start + slot.count - 1) + ")");
   }
-  std::map<std::string, SharedPlace> merged;
+  std::map<std::string, Json> merged;
   for (size_t i = 0; i < texts.size(); ++i) {
     const std::string who = "rank " + std::to_string(slot.start + static_cast<int>(i));
     if (texts[i].empty()) {
@@ -29,8 +29,7 @@ std::map<std::string, SharedPlace> merge_places(const std::vector<std::string>& 
         throw Error(ErrorKind::process_failed, "slot of engine " + std::to_string(slot.engine) + ": device UUID " +
                                                    uuid + " comes twice, the second time from " + who);
       }
-      merged[uuid] = {json_string(place, "handle", who), place.at("offset").get<uint64_t>(),
-                      place.at("bytes").get<uint64_t>()};
+      merged[uuid] = place;
     }
   }
   return merged;
@@ -61,14 +60,34 @@ void SlotPush::send(const Bucket& bucket, const SharedPlace& place) {
   complete();
 }
 
+// Collective; the leader gets every rank's text, in their order.
+std::vector<std::string> SlotPush::gather_places(const Json& own) {
+  return options_.group->gather(Json{{options_.uuid, own}}.dump());
+}
+
 void SlotPush::begin(const Bucket& bucket, const SharedPlace& place) {
-  const Json own = {{options_.uuid, {{"handle", place.handle}, {"offset", place.offset}, {"bytes", place.bytes}}}};
-  const std::vector<std::string> handles = options_.group->gather(own.dump());
+  const std::vector<std::string> texts = gather_places(to_json(place));
   if (!session_) return;
   session_->attempt([&] {
+    std::map<std::string, SharedPlace> places;
+    for (const auto& [uuid, json] : merge_places(texts, options_.slot))
+      places[uuid] = parse_shared_place(json, "handle of " + uuid);
     EngineClient& engine = session_->engine();
-    reply_ = engine.send_update_weights(engine.protocol().slot_update_info(bucket, merge_places(handles, options_.slot),
-                                                                           options_.lifetime, options_.sent));
+    reply_ = engine.send_update_weights(
+        engine.protocol().slot_update_info(bucket, places, options_.lifetime, options_.sent));
+  });
+}
+
+void SlotPush::begin_shards(const Bucket& bucket, const ReplicaPlaces& replica) {
+  VIME_CHECK(options_.lifetime == Lifetime::push, "shards are read where they lie");
+  const std::vector<std::string> texts = gather_places(to_json(replica));
+  if (!session_) return;
+  session_->attempt([&] {
+    std::map<std::string, ReplicaPlaces> places;
+    for (const auto& [uuid, json] : merge_places(texts, options_.slot))
+      places[uuid] = parse_replica_places(json, "handles of " + uuid);
+    EngineClient& engine = session_->engine();
+    reply_ = engine.send_update_weights(engine.protocol().slot_shards_info(bucket, places, options_.sent));
   });
 }
 

@@ -55,10 +55,16 @@ class SlotPush {
   // this process's streams. The engine has done all its reading before it answers.
   void begin(const Bucket& bucket, const SharedPlace& place);
   void complete();
+  // As begin(), of weights that lie in the shards of a replica: the one that this rank is of. Workers of all slots of
+  // the replica read them, so before it every rank of the replica has done what writes its weights, and none writes
+  // them before all slots have finished; Lifetime::push. Of engines whose protocol reads shards.
+  void begin_shards(const Bucket& bucket, const ReplicaPlaces& replica);
   // The leader's result; nothing on other ranks.
   std::optional<EngineResult> finish();
 
  private:
+  std::vector<std::string> gather_places(const Json& own);
+
   SlotPushOptions options_;
   std::optional<PushSession> session_;               // the leader's
   std::optional<std::future<http::Outcome>> reply_;  // to the update under way

@@ -89,6 +89,10 @@ class VllmProtocol final : public EngineProtocol {
     }
     return vllm::ipc_update_info(dialect_, infos, vllm::tensors_ipc_pickle(dialect_, tensors));
   }
+  bool reads_shards() const override { return false; }
+  Json slot_shards_info(const Bucket&, const std::map<std::string, ReplicaPlaces>&, SentManifests*) const override {
+    throw Error(ErrorKind::internal, "vLLM is shown whole tensors only");
+  }
   Json network_init_info(const Json& source, int rank_offset, int world_size) const override {
     const auto port = static_cast<uint16_t>(json_int(source, "master_port", "init_info"));
     return vllm::nccl_init_info(dialect_, json_string(source, "master_address", "init_info"), port,

@@ -28,8 +28,14 @@ constexpr milliseconds kPatient{60'000};
 constexpr milliseconds kShort{2'000};
 constexpr uint64_t kCount = 1 << 20;
 
-std::unique_ptr<Communicator> join(int rank, const std::string& id, milliseconds timeout) {
+// A process's first use of its GPU takes long on a busy machine; it does not count as waiting for another rank.
+void warm_up(int rank) {
   gpu::select_device(gpu::device_uuid(rank));
+  gpu::synchronize();
+}
+
+std::unique_ptr<Communicator> join(int rank, const std::string& id, milliseconds timeout) {
+  warm_up(rank);
   return std::make_unique<Communicator>(gpu::CommunicatorOptions{"test", rank, 2, timeout}, id);
 }
 
@@ -117,14 +123,22 @@ uint64_t every_operation(Communicator& group) {
   return wrong;
 }
 
+// As rank 1, when the other process knows that it is here.
+std::unique_ptr<Communicator> join_as_peer(const std::string& id, milliseconds timeout) {
+  warm_up(1);
+  std::printf("here\n");
+  std::fflush(stdout);
+  return join(1, id, timeout);
+}
+
 const test::Role good_peer("good", [](const std::vector<std::string>& arguments) {
-  const auto group = join(1, arguments.at(0), kPatient);
+  const auto group = join_as_peer(arguments.at(0), kPatient);
   return every_operation(*group) == 0 ? 0 : 3;
 });
 
 // Joins, takes part in one broadcast, says so, and does nothing more; its patience is longer than the test's.
 const test::Role idle_peer("idle", [](const std::vector<std::string>& arguments) {
-  const auto group = join(1, arguments.at(0), kPatient);
+  const auto group = join_as_peer(arguments.at(0), kPatient);
   const Floats floats(kCount);
   group->broadcast(floats.data(), floats.bytes(), 0, nullptr);
   group->wait(nullptr);
@@ -135,7 +149,7 @@ const test::Role idle_peer("idle", [](const std::vector<std::string>& arguments)
 });
 
 const test::Role small_peer("small", [](const std::vector<std::string>& arguments) {
-  const auto group = join(1, arguments.at(0), kShort);
+  const auto group = join_as_peer(arguments.at(0), kShort);
   const Floats floats(kCount);
   try {
     group->broadcast(floats.data(), 4096, 0, nullptr);
@@ -152,7 +166,11 @@ struct Pair {
   test::RoleProcess peer;
   std::unique_ptr<Communicator> group;
 
-  Pair(const char* role, milliseconds timeout) : peer(role, {id}), group(join(0, id, timeout)) {}
+  Pair(const char* role, milliseconds timeout) : peer(role, {id}) {
+    warm_up(0);
+    CHECK(peer.read_line() == "here");
+    group = join(0, id, timeout);
+  }
   void broadcast(uint64_t count) {
     const Floats floats(count);
     group->broadcast(floats.data(), floats.bytes(), 0, nullptr);

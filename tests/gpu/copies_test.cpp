@@ -104,8 +104,9 @@ TEST_CASE("parts of tensors are cut out, put back and summed as on the CPU, what
       std::vector<gpu::Copy> cut, put;
       std::vector<uint64_t> expected;
       for (const Case& one : cases) {
-        cut.push_back(channels::copy_of_part(whole.device.data() + one.whole, dtype, one.info, one.shard,
-                                             part.device.data() + one.part));
+        cut.push_back(channels::copy_of_overlap(whole.device.data() + one.whole, dtype,
+                                                arch::whole_of(one.info, one.shard), one.info, one.shard,
+                                                part.device.data() + one.part));
         put.push_back(channels::copy_into_whole(part.device.data() + one.part, one.info, one.shard,
                                                 back.device.data() + one.whole));
         arch::copy_shard(whole.host.data() + one.whole, one.info, one.shard, part.host.data() + one.part);
@@ -163,17 +164,17 @@ TEST_CASE("float32 becomes bfloat16 by rounding to the nearest even, and back ex
     const tensor::TensorInfo own{"t", DType::bf16, {static_cast<int64_t>(kCount)}};
     const arch::Shard all{0, 0, static_cast<int64_t>(kCount), 0, own.shape};
     const gpu::OwnedStream stream;
-    gpu::Copies down(
-        {channels::copy_of_part(wide.device.data() + offset, DType::f32, own, all, narrow.device.data() + offset / 2)},
-        true);
+    gpu::Copies down({channels::copy_of_overlap(wide.device.data() + offset, DType::f32, all, own, all,
+                                                narrow.device.data() + offset / 2)},
+                     true);
     down.run(stream.get());
     CHECK(down.sums(stream.get()) ==
           std::vector<uint64_t>{weights::full_checksum({own, reinterpret_cast<const std::byte*>(expected.data())})});
     const std::vector<std::byte> got = narrow.download();
     CHECK(std::memcmp(got.data() + offset / 2, expected.data(), kCount * 2) == 0);
     const tensor::TensorInfo float_own{"t", DType::f32, own.shape};
-    gpu::Copies up({channels::copy_of_part(narrow.device.data() + offset / 2, DType::bf16, float_own, all,
-                                           again.device.data() + offset)});
+    gpu::Copies up({channels::copy_of_overlap(narrow.device.data() + offset / 2, DType::bf16, all, float_own, all,
+                                              again.device.data() + offset)});
     up.run(stream.get());
     stream.synchronize();
     const std::vector<std::byte> floats = again.download();

@@ -49,6 +49,9 @@ const test::Role bench_role("weight-sync", [](const std::vector<std::string>& ar
 
 constexpr milliseconds kTimeout{20'000};
 
+// Whether colocated engines are shown whole tensors that the ranks bring together, and how.
+enum class Gather { none, from_peers, over_nccl };
+
 // Ranks and an engine of the small model.
 struct Pair {
   std::vector<std::string> ranks, workers;
@@ -58,11 +61,11 @@ struct Pair {
   weights::EngineClient client;
   int64_t version = 0;
 
-  Pair(Transport transport, int tensor_parallel, milliseconds timeout = kTimeout)
+  Pair(Transport transport, int tensor_parallel, milliseconds timeout = kTimeout, Gather gather = Gather::none)
       : ranks(uuids(0, tensor_parallel)),
         workers(transport == Transport::nccl ? uuids(tensor_parallel, 1) : ranks),
         engine(kEngine, {{"model", "small"}, {"uuids", workers}, {"gpu", true}, {"timeout_ms", timeout.count()}}),
-        trainer(options(transport, timeout)),
+        trainer(options(transport, timeout, gather)),
         client(http, {0, "http://127.0.0.1:" + std::to_string(engine.port()), ""}, timeout) {}
 
   static std::vector<std::string> uuids(int first, int count) {
@@ -70,11 +73,14 @@ struct Pair {
     for (int i = first; i < first + count; ++i) uuids.push_back(gpu::device_uuid(i));
     return uuids;
   }
-  RanksOptions options(Transport transport, milliseconds timeout) const {
+  RanksOptions options(Transport transport, milliseconds timeout, Gather gather) const {
     RanksOptions options;
     options.model = model_list("small");
     options.transport = transport;
     options.uuids = ranks;
+    options.engine_workers = static_cast<int>(workers.size());
+    options.whole_tensors = gather != Gather::none;
+    options.over_nccl = gather == Gather::over_nccl;
     options.buffer_bytes = 20 << 20;  // several buckets
     options.chunk_bytes = 20 << 20;
     options.timeout = timeout;
@@ -82,7 +88,7 @@ struct Pair {
   }
   std::string push(bool init_needed) {
     trainer.new_weights(static_cast<uint64_t>(++version));
-    return trainer.push(client, static_cast<int>(workers.size()), version, init_needed).error;
+    return trainer.push({&client}, version, init_needed).error;
   }
   void check_contents() {
     CHECK(weights::version_problems(version, {client.weight_version()}).empty());
@@ -90,8 +96,8 @@ struct Pair {
   }
 };
 
-void push_three_times(Transport transport, int tensor_parallel) {
-  Pair pair(transport, tensor_parallel);
+void push_three_times(Transport transport, int tensor_parallel, Gather gather = Gather::none) {
+  Pair pair(transport, tensor_parallel, kTimeout, gather);
   for (int i = 0; i < 3; ++i) {
     CHECK(pair.push(i == 0) == "");
     pair.check_contents();
@@ -122,8 +128,25 @@ TEST_CASE("two hundred pushes take no more of the GPU's memory than two, and go 
   CHECK(pair.trainer.handles() == handles);
 }
 
-TEST_CASE("shards of two ranks are gathered into both engine workers" * doctest::skip(gpu::device_count() < 2)) {
+TEST_CASE("both engine workers read the shards of two ranks" * doctest::skip(gpu::device_count() < 2)) {
   push_three_times(Transport::ipc, 2);
+}
+
+TEST_CASE("shards of two ranks are gathered, and both engine workers read whole tensors" *
+          doctest::skip(gpu::device_count() < 2)) {
+  push_three_times(Transport::ipc, 2, Gather::from_peers);
+  push_three_times(Transport::ipc, 2, Gather::over_nccl);
+}
+
+TEST_CASE("two engines of one worker each read the shards of both ranks, on the other GPU too" *
+          doctest::skip(gpu::device_count() < 2)) {
+  WeightSyncOptions options;
+  options.model = "small";
+  options.tensor_parallel = 2;
+  options.engine_workers = 1;
+  options.repeat = 2;
+  options.engine_command = kEngine;
+  CHECK(weight_sync(options) == 0);
 }
 
 TEST_CASE("weights go to another GPU through NCCL" * doctest::skip(gpu::device_count() < 2)) {
@@ -140,7 +163,7 @@ TEST_CASE("a push that an engine refuses in the middle fails, and the next one m
                       {{"model", "tiny"}, {"uuids", pair.workers}, {"gpu", true}, {"timeout_ms", kTimeout.count()}});
   weights::EngineClient client(pair.http, {1, "http://127.0.0.1:" + std::to_string(other.port()), ""}, kTimeout);
   const auto start = SteadyClock::now();
-  const std::string error = pair.trainer.push(client, 1, ++pair.version, true).error;
+  const std::string error = pair.trainer.push({&client}, ++pair.version, true).error;
   CHECK(error.find("engine 1") != std::string::npos);
   CHECK(error.find("expected shape") != std::string::npos);
   CHECK(seconds_since(start) < 15);  // the refusal ends it, not the deadline

@@ -2,9 +2,9 @@
 // what lies between them lies. VIME_PLANTED names the fault; rank.hpp has those of trainer ranks.
 //   stale_weights   from the second push on the workers keep the old weights, while the engine takes the version
 //   one_stale_engine   the same, of the engine whose first device is the node's third
-//   lost_update     the second update of every push is answered and thrown away
+//   lost_update     the first update of every push is answered and thrown away
 //   logprob_gap     every log-prob is 0.001 too high
-//   wrong_tensor    one parameter of every push is replaced by the values of another push entry of the same shape
+//   wrong_tensor    one parameter of every push of whole tensors is replaced by the values of another of the same shape
 #include <cstdlib>
 #include <string>
 #include <utility>
@@ -40,7 +40,7 @@ class PlantedExecutor final : public engine::Executor {
     if (!stale()) inner_->start_update();
   }
   void update(const Json& update_info) override {
-    if (stale() || (fault_ == "lost_update" && ++updates_ == 2)) return;
+    if (stale() || (fault_ == "lost_update" && ++updates_ == 1)) return;
     Json info = update_info;
     if (fault_ == "wrong_tensor") exchange_tensors(info);
     inner_->update(info);

@@ -99,6 +99,42 @@ TEST_CASE("the shards of all ranks put together are the whole tensor, owners onc
   }
 }
 
+TEST_CASE("a part of one cut is put together from the parts of any other, and nothing of it comes twice") {
+  for (const char* name : kNames) {
+    for (const Parameter& parameter : parameters(read_config(kModels / name), DType::i32)) {
+      CAPTURE(name);
+      CAPTURE(parameter.full.name);
+      std::vector<int32_t> full(static_cast<std::size_t>(tensor::element_count(parameter.full.shape)));
+      std::iota(full.begin(), full.end(), 1);
+      const auto part_of = [&](const Shard& shard) {
+        std::vector<int32_t> part(static_cast<std::size_t>(tensor::element_count(shard.shape)));
+        copy_shard(reinterpret_cast<const std::byte*>(full.data()), parameter.full, shard,
+                   reinterpret_cast<std::byte*>(part.data()));
+        return part;
+      };
+      for (const int from_size : {1, 2, 4}) {
+        for (const int to_size : {1, 2, 4}) {
+          for (int to = 0; to < to_size; ++to) {
+            const Shard wanted = shard_of(parameter, to, to_size);
+            std::vector<int32_t> got(static_cast<std::size_t>(tensor::element_count(wanted.shape)));
+            uint64_t elements = 0;
+            for (int from = 0; from < from_size; ++from) {
+              const Shard shard = shard_of(parameter, from, from_size);
+              if (!shard.owner()) continue;
+              elements += overlap_of(parameter.full, shard, wanted).elements();
+              const std::vector<int32_t> part = part_of(shard);
+              copy_overlap(parameter.full, shard, reinterpret_cast<const std::byte*>(part.data()), wanted,
+                           reinterpret_cast<std::byte*>(got.data()));
+            }
+            CHECK(elements == got.size());
+            CHECK(got == part_of(wanted));
+          }
+        }
+      }
+    }
+  }
+}
+
 TEST_CASE("each kind of cut takes the part that its name says") {
   const ModelConfig config = read_config(kModels / "llama");
   const Shard q = shard_of(named(config, "model.layers.0.self_attn.q_proj.weight"), 1, 2);

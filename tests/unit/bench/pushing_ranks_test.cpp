@@ -3,6 +3,7 @@
 #include <doctest/doctest.h>
 
 #include <csignal>
+#include <memory>
 
 #include "bench/weight_sync.hpp"
 #include "engines.hpp"
@@ -40,7 +41,7 @@ struct Pair {
   std::string push() {
     trainer.new_weights(static_cast<uint64_t>(++version));
     try {
-      return trainer.push(client, 1, version, version == 1).error;
+      return trainer.push({&client}, version, version == 1).error;
     } catch (const Error& error) {
       return error.message();
     }
@@ -65,6 +66,60 @@ TEST_CASE("every push brings the ranks' new contents to the engine") {
     CHECK_FALSE(pair.contents_equal());
   }
   CHECK_FALSE(has_children());
+}
+
+TEST_CASE("engines of any size read the shards of all ranks") {
+  for (const int workers : {1, 2, 4}) {
+    CAPTURE(workers);
+    RanksOptions options = Pair::options(Transport::shm, milliseconds(20'000));
+    options.uuids.clear();
+    for (int i = 0; i < 4; ++i) options.uuids.push_back(placement::cpu_device_uuid("bench", 0, i));
+    options.engine_workers = workers;
+    const std::vector<std::string> uuids = options.uuids;
+    PushingRanks trainer(std::move(options));
+    http::Client http;
+    std::vector<std::unique_ptr<EngineProcess>> engines;
+    std::vector<std::unique_ptr<weights::EngineClient>> clients;
+    std::vector<weights::EngineClient*> given;
+    for (auto at = uuids.begin(); at < uuids.end(); at += workers) {
+      Json of_engine = engine_options(milliseconds(20'000));
+      of_engine["uuids"] = std::vector<std::string>(at, at + workers);
+      engines.push_back(std::make_unique<EngineProcess>(engine_command("serves"), of_engine));
+      clients.push_back(std::make_unique<weights::EngineClient>(
+          http,
+          weights::EngineAddress{static_cast<int>(clients.size()),
+                                 "http://127.0.0.1:" + std::to_string(engines.back()->port()), ""},
+          milliseconds(20'000)));
+      given.push_back(clients.back().get());
+    }
+    for (int64_t version = 1; version <= 3; ++version) {
+      trainer.new_weights(static_cast<uint64_t>(version));
+      CHECK(trainer.push(given, version, version == 1).error == "");
+      for (const auto& client : clients) {
+        CHECK(weights::version_problems(version, {client->weight_version()}).empty());
+        CHECK(weights::checksum_problems(trainer.checksums(), {{"engine", client->checksums()}}).empty());
+      }
+    }
+    trainer.new_weights(99);
+    CHECK_FALSE(weights::checksum_problems(trainer.checksums(), {{"engine", clients[0]->checksums()}}).empty());
+  }
+  CHECK_FALSE(has_children());
+}
+
+TEST_CASE("sizes that do not go together are refused before anything starts") {
+  WeightSyncOptions options;
+  options.model = "tiny";
+  options.engine_command = engine_command("dies");
+  options.transport = "shm";
+  options.tensor_parallel = 4;
+  options.engine_workers = 3;
+  CHECK_THROWS_WITH_AS(weight_sync(options), doctest::Contains("--engine-workers 3"), Error);
+  options.engine_workers = 2;
+  options.whole_tensors = true;
+  CHECK_THROWS_WITH_AS(weight_sync(options), doctest::Contains("on GPUs only"), Error);
+  options.whole_tensors = false;
+  options.transport = "tcp";
+  CHECK_THROWS_WITH_AS(weight_sync(options), doctest::Contains("on GPUs only"), Error);
 }
 
 TEST_CASE("a push into an engine that has gone or hangs ends with an error that names it, and leaves no process") {

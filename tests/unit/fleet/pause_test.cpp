@@ -2,6 +2,8 @@
 #include <doctest/doctest.h>
 
 #include <atomic>
+#include <chrono>
+#include <condition_variable>
 #include <mutex>
 #include <optional>
 #include <string>
@@ -27,6 +29,7 @@ class StandInEngine {
       const std::lock_guard lock(mutex_);
       told_.push_back("pause");
       pause_ = std::move(responder);
+      came_.notify_all();
       if (!answers_by_itself) return;
       answering_ = std::jthread([this] {
         std::this_thread::sleep_for(milliseconds(50));
@@ -48,8 +51,10 @@ class StandInEngine {
     server_.start();
   }
 
+  // When it has been told to pause, which a question to another engine can overtake.
   void answer(int status) {
-    const std::lock_guard lock(mutex_);
+    std::unique_lock lock(mutex_);
+    REQUIRE(came_.wait_for(lock, std::chrono::seconds(20), [&] { return pause_.has_value(); }));
     told_.push_back("answered");
     pause_.value().respond(status == 200 ? http::Response{200, "{}"} : http::error_response(status, "cannot pause"));
     pause_.reset();
@@ -71,7 +76,8 @@ class StandInEngine {
     told_.push_back(what);
   }
 
-  std::mutex mutex_;
+  std::mutex mutex_;  // guards what follows
+  std::condition_variable came_;
   std::vector<std::string> told_;
   std::optional<http::Responder> pause_;
   std::jthread answering_;

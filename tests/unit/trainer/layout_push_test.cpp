@@ -1,8 +1,10 @@
 // Pushes from every layout into real engine fronts of every size.
 #include "torch_doctest.hpp"
 
+#include <algorithm>
 #include <mutex>
 
+#include "channels/shard_sources.hpp"
 #include "layouts.hpp"
 #include "unit/weights/stored_engine.hpp"
 #include "weights/version.hpp"
@@ -35,6 +37,31 @@ RankOptions placed(const LayoutOfTest& layout, int engine_devices, Where where) 
   return options;
 }
 
+// Whole tensors of a replica's shards, each at its offset.
+std::vector<std::byte> put_together(const arch::ModelConfig& config, const weights::Bucket& bucket,
+                                    const weights::ReplicaMemory& replica) {
+  const tensor::DType dtype = bucket.entries.at(0).info.dtype;
+  const channels::ShardSources sources(
+      arch::replica_layouts(config, dtype, static_cast<int>(replica.ranks.at(0).size()),
+                            static_cast<int>(replica.ranks.size())),
+      {replica.nearest_stage, replica.nearest_tp_rank});
+  std::vector<std::byte> wholes(bucket.bytes);
+  const std::vector<arch::Parameter> parameters = arch::parameters(config, dtype);
+  for (const weights::BucketEntry& entry : bucket.entries) {
+    const auto parameter = std::find_if(parameters.begin(), parameters.end(),
+                                        [&](const arch::Parameter& one) { return one.full.name == entry.info.name; });
+    REQUIRE(parameter != parameters.end());
+    const arch::Shard whole = arch::shard_of(*parameter, 0, 1);
+    for (const channels::ShardSource& source : sources.of(*parameter, whole)) {
+      const weights::SharedMemory& arena =
+          replica.ranks[static_cast<size_t>(source.rank.stage)][static_cast<size_t>(source.rank.tp_rank)];
+      arch::copy_overlap(parameter->full, source.entry->shard, arena.data + source.entry->offset, whole,
+                         wholes.data() + entry.offset);
+    }
+  }
+  return wholes;
+}
+
 // Two pushes into new engines, with a training step between them, and what each engine then holds.
 void push_twice(const RankOptions& options, const fs::path& batch) {
   std::vector<std::unique_ptr<weights::StoredEngine>> engines;
@@ -44,6 +71,10 @@ void push_twice(const RankOptions& options, const fs::path& batch) {
       uuids.push_back(options.plan.devices[static_cast<size_t>(engine.start + i)].uuid);
     }
     engines.push_back(std::make_unique<weights::StoredEngine>(engine.id, uuids));
+    engines.back()->executor.put_together = [&options](const weights::Bucket& bucket,
+                                                       const weights::ReplicaMemory& replica) {
+      return put_together(options.config, bucket, replica);
+    };
   }
   std::mutex mutex;
   std::map<int, std::vector<std::string>> errors;

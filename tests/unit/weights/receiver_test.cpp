@@ -41,6 +41,9 @@ std::vector<float> values_of(const BucketEntry& entry, const std::byte* base) {
 }
 
 void take_nothing(const Bucket&, const std::byte*) {}
+void no_shards(const Bucket&, const ReplicaMemory&) {
+  FAIL("no shards were sent");
+}
 
 }  // namespace
 
@@ -50,9 +53,12 @@ TEST_CASE("tensors come from the own device's handle, in manifest order, foreign
   Receiver receiver(0, kUuid, kTimeout);
   receiver.init({{"backend", "shm"}});
   std::vector<std::pair<std::string, std::vector<float>>> got;
-  receiver.receive(update.info, [&](const Bucket& bucket, const std::byte* base) {
-    for (const BucketEntry& entry : bucket.entries) got.emplace_back(entry.info.name, values_of(entry, base));
-  });
+  receiver.receive(
+      update.info,
+      [&](const Bucket& bucket, const std::byte* base) {
+        for (const BucketEntry& entry : bucket.entries) got.emplace_back(entry.info.name, values_of(entry, base));
+      },
+      no_shards);
   REQUIRE(got.size() == 2);
   CHECK(got[0] == std::pair<std::string, std::vector<float>>{"a", {1, 2}});
   CHECK(got[1] == std::pair<std::string, std::vector<float>>{"b", {3, 4}});
@@ -62,7 +68,7 @@ TEST_CASE("a missing handle names the worker's UUID and those that came") {
   const Update update(kOther);
   Receiver receiver(1, kUuid, kTimeout);
   receiver.init({{"backend", "shm"}});
-  CHECK_THROWS_WITH_AS(receiver.receive(update.info, take_nothing),
+  CHECK_THROWS_WITH_AS(receiver.receive(update.info, take_nothing, no_shards),
                        doctest::Contains(("not found for device UUID " + std::string(kUuid)).c_str()), Error);
 }
 
@@ -72,7 +78,7 @@ TEST_CASE("tensors that leave the handle or the shared memory are refused") {
   receiver.init({{"backend", "shm"}});
   const auto refused = [&] {
     try {
-      receiver.receive(update.info, take_nothing);
+      receiver.receive(update.info, take_nothing, no_shards);
       return false;
     } catch (const Error& error) {
       return error.kind() == ErrorKind::refused;
@@ -91,7 +97,8 @@ TEST_CASE("tensors that leave the handle or the shared memory are refused") {
 TEST_CASE("an update before init and an unknown backend are refused") {
   const Update update(kUuid);
   Receiver receiver(0, kUuid, kTimeout);
-  CHECK_THROWS_WITH_AS(receiver.receive(update.info, take_nothing), doctest::Contains("not initialized"), Error);
+  CHECK_THROWS_WITH_AS(receiver.receive(update.info, take_nothing, no_shards), doctest::Contains("not initialized"),
+                       Error);
   CHECK_THROWS_WITH_AS(receiver.init({{"backend", "pigeon"}}), doctest::Contains("pigeon"), Error);
 }
 
@@ -110,8 +117,9 @@ TEST_CASE("over the network the bytes of the announced update arrive") {
   const float values[] = {5, 6, 7};
   CHECK(source.send({2}, reinterpret_cast<const std::byte*>(values), 12, kTimeout, [](int) { return false; }).empty());
   std::vector<float> got;
-  receiver.receive(manifest_json(bucket),
-                   [&](const Bucket& whole, const std::byte* base) { got = values_of(whole.entries.at(0), base); });
+  receiver.receive(
+      manifest_json(bucket),
+      [&](const Bucket& whole, const std::byte* base) { got = values_of(whole.entries.at(0), base); }, no_shards);
   CHECK(got == std::vector<float>{5, 6, 7});
   Json outside = init;
   outside["rank_offset"] = 2;
@@ -131,23 +139,25 @@ TEST_CASE("a manifest is sent once; afterwards its key stands for it, until the 
     Json info = sent.update_info({&bucket, 1});
     CHECK(info.contains("names") == (push == 0));
     info["handles"] = handles;
-    receiver.receive(info, [&](const Bucket& got, const std::byte*) {
+    const TakeBucket take = [&](const Bucket& got, const std::byte*) {
       CHECK(got.key != "");
       if (push == 0) key = got.key;
       CHECK(got.key == key);
       CHECK(got.entries.size() == 2);
-    });
+    };
+    receiver.receive(info, take, no_shards);
     sent.arrived();
   }
   receiver.init({{"backend", "shm"}});
   Json info = sent.update_info({&bucket, 1});
   info["handles"] = handles;
-  CHECK_THROWS_WITH_AS(receiver.receive(info, take_nothing), doctest::Contains("never sent"), Error);
+  CHECK_THROWS_WITH_AS(receiver.receive(info, take_nothing, no_shards), doctest::Contains("never sent"), Error);
   sent.forget();
   info = sent.update_info({&bucket, 1});
   info["handles"] = handles;
   info["tensor_offsets"][1] = 68;
-  CHECK_THROWS_WITH_AS(receiver.receive(info, take_nothing), doctest::Contains("other tensors than its key"), Error);
+  CHECK_THROWS_WITH_AS(receiver.receive(info, take_nothing, no_shards), doctest::Contains("other tensors than its key"),
+                       Error);
 }
 
 TEST_CASE("chunks cut a manifest into messages and are refused where they do not fit it") {
@@ -168,4 +178,43 @@ TEST_CASE("chunks cut a manifest into messages and are refused where they do not
     bad["chunks"] = wrong;
     CHECK_THROWS_AS(kept.buckets(bad), Error);
   }
+}
+
+TEST_CASE("the shards of all ranks of a replica are opened, by stage and tensor-parallel rank") {
+  const SharedArena first(64), second(128);
+  first.data()[0] = std::byte{7};
+  second.data()[32] = std::byte{9};
+  const ReplicaPlaces places{{{{first.handle(), 0, 64}}, {{second.handle(), 32, 96}}}, 1, 0};
+  Json info = manifest_json(kPair);  // its offsets are of no meaning, so they are behind no end
+  info["handles"] = {{kUuid, to_json(places)}, {kOther, {{"shards", "garbage"}}}};
+  Receiver receiver(0, kUuid, kTimeout);
+  receiver.init({{"backend", "shm"}});
+  int taken = 0;
+  const TakeShards take = [&](const Bucket& bucket, const ReplicaMemory& replica) {
+    ++taken;
+    CHECK(bucket.entries.size() == 2);
+    REQUIRE(replica.ranks.size() == 2);
+    REQUIRE(replica.ranks[1].size() == 1);
+    CHECK(replica.ranks[0][0].bytes == 64);
+    CHECK(replica.ranks[0][0].data[0] == std::byte{7});
+    CHECK(replica.ranks[1][0].bytes == 96);
+    CHECK(replica.ranks[1][0].data[0] == std::byte{9});
+    CHECK(replica.nearest_stage == 1);
+    CHECK(replica.nearest_tp_rank == 0);
+  };
+  receiver.receive(info, take_nothing, take);
+  CHECK(taken == 1);
+
+  const auto refused = [&](const char* text, const auto& change) {
+    Json wrong = info;
+    change(wrong["handles"][kUuid]);
+    CHECK_THROWS_WITH_AS(receiver.receive(wrong, take_nothing, take), doctest::Contains(text), Error);
+  };
+  refused("list of stages", [](Json& own) { own["shards"] = Json::array(); });
+  refused("same ranks on every stage", [](Json& own) { own["shards"][1].push_back(own["shards"][0][0]); });
+  refused("\"nearest\" must be", [](Json& own) { own["nearest"] = {2, 0}; });
+  refused("\"nearest\" must be", [](Json& own) { own["nearest"] = {0, -1}; });
+  refused("at offset 33", [](Json& own) { own["shards"][1][0]["offset"] = 33; });
+  refused("\"bytes\" is -1", [](Json& own) { own["shards"][0][0]["bytes"] = -1; });
+  CHECK(taken == 1);
 }

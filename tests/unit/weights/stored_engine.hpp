@@ -29,6 +29,8 @@ class StoredExecutor final : public engine::Executor {
   int failing_update = 0;
   // Called before a worker reads its part of an update, with the update's number and the worker.
   std::function<void(int update, int worker)> before_worker;
+  // What makes whole tensors, each at its offset, of a replica's shards.
+  std::function<std::vector<std::byte>(const Bucket& bucket, const ReplicaMemory& replica)> put_together;
   int finishes = 0;
   std::map<std::string, int> arrivals;  // of each tensor at each worker, since the last start, added up
 
@@ -48,12 +50,16 @@ class StoredExecutor final : public engine::Executor {
       throw Error(ErrorKind::refused, "planted failure of update " + std::to_string(updates_));
     for (size_t worker = 0; worker < receivers_.size(); ++worker) {
       if (before_worker) before_worker(updates_, static_cast<int>(worker));
-      receivers_[worker].receive(update_info, [&](const Bucket& bucket, const std::byte* base) {
+      const TakeBucket take = [&](const Bucket& bucket, const std::byte* base) {
         for (const BucketEntry& entry : bucket.entries) {
           const std::byte* data = base + entry.offset;
           ++arrivals[entry.info.name];
           stored_[worker][entry.info.name] = {entry.info, {data, data + entry.info.bytes()}};
         }
+      };
+      receivers_[worker].receive(update_info, take, [&](const Bucket& bucket, const ReplicaMemory& replica) {
+        const std::vector<std::byte> wholes = put_together(bucket, replica);
+        take(bucket, wholes.data());
       });
     }
   }

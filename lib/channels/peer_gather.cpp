@@ -1,0 +1,37 @@
+#include "channels/peer_gather.hpp"
+
+#include "channels/shard_copies.hpp"
+
+namespace vime::channels {
+
+PeerGather::PeerGather(PeerGatherOptions options)
+    : arenas_(std::move(options.arenas)),
+      buckets_(std::move(options.buckets)),
+      sources_(std::move(options.layouts), options.own) {}
+
+gpu::Copies& PeerGather::copies(std::size_t number, std::byte* place) {
+  std::unique_ptr<gpu::Copies>& copies = copies_[{number, place}];
+  if (copies) return *copies;
+  std::vector<gpu::Copy> list;
+  for (const weights::BucketEntry& entry : buckets_[number].entries) {
+    for (const ShardSource& source : sources_.of_whole(entry.info.name)) {
+      const std::byte* const arena =
+          arenas_[static_cast<std::size_t>(source.rank.stage)][static_cast<std::size_t>(source.rank.tp_rank)];
+      list.push_back(
+          copy_into_whole(arena + source.entry->offset, entry.info, source.entry->shard, place + entry.offset));
+    }
+  }
+  copies = std::make_unique<gpu::Copies>(list);
+  return *copies;
+}
+
+void PeerGather::begin(std::size_t number, std::byte* place) {
+  copies(number, place).run(stream_.get());
+  there_[number % 2].record(stream_.get());
+}
+
+void PeerGather::wait(std::size_t number) {
+  there_[number % 2].synchronize();
+}
+
+}  // namespace vime::channels
