@@ -127,14 +127,20 @@ PushingRanks::PushingRanks(RanksOptions options)
     for (const arch::ArenaEntry& entry : rank.layout.entries)
       rank.placed.push_back({entry.parameter.full, entry.offset});
   });
-  if (gathers) on_all([&](Rank& rank) { make_staged(rank, unique_id); });
+  if (!gathers) return;
+  std::vector<char> reached(ranks_.size());
+  on_all([&](Rank& rank) {
+    reached[static_cast<std::size_t>(rank.index)] =
+        std::all_of(options_.uuids.begin(), options_.uuids.end(), gpu::reaches);
+  });
+  const bool from_peers = !options_.over_nccl && std::find(reached.begin(), reached.end(), 0) == reached.end();
+  on_all([&](Rank& rank) { make_staged(rank, from_peers, unique_id); });
 }
 
-void PushingRanks::make_staged(Rank& rank, const std::string& unique_id) {
+void PushingRanks::make_staged(Rank& rank, bool from_peers, const std::string& unique_id) {
   const int size = static_cast<int>(ranks_.size());
   std::vector<weights::Bucket> buckets = weights::pack_buckets(tensors_of(options_.model), options_.buffer_bytes, 256);
-  const bool all_reached = std::all_of(options_.uuids.begin(), options_.uuids.end(), gpu::reaches);
-  if (all_reached && !options_.over_nccl) {
+  if (from_peers) {
     const bool shows = !over_network(options_.transport) || rank.index == 0;
     if (!shows) return;
     channels::PeerGatherOptions gather;
@@ -143,6 +149,7 @@ void PushingRanks::make_staged(Rank& rank, const std::string& unique_id) {
     for (const auto& other : ranks_) gather.arenas[0].push_back(other->arena->data());
     for (const std::string& uuid : options_.uuids) gpu::read_from(uuid);
     gather.own = {0, rank.index};
+    gather.timeout = options_.timeout;
     gather.buckets = std::move(buckets);
     rank.staged = std::make_unique<channels::StagedPush>(std::make_unique<channels::PeerGather>(std::move(gather)));
     return;

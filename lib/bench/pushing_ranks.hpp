@@ -70,7 +70,7 @@ class PushingRanks {
   void on_all(const Step& step);
   void send(Rank& rank, weights::EngineClient& engine, int64_t version, bool init_needed);
 
-  void make_staged(Rank& rank, const std::string& unique_id);
+  void make_staged(Rank& rank, bool from_peers, const std::string& unique_id);
   int ranks_per_slot() const { return static_cast<int>(ranks_.size() / slots_.size()); }
   weights::ReplicaPlaces replica_of(const Rank& rank) const;
 

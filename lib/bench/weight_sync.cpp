@@ -35,6 +35,10 @@ void check_sizes(const WeightSyncOptions& options) {
                     std::to_string(ranks) + " trainer ranks, which they do not divide",
                 "choose a divisor of --tensor-parallel");
   }
+  if (options.whole_tensors && (ranks == 1 || over_network(transport))) {
+    throw Error(ErrorKind::refused, "--whole-tensors is for colocated engines of several ranks",
+                "leave it out: over the network, and from one rank, tensors are whole anyway");
+  }
   const bool gathers = ranks > 1 && (over_network(transport) || options.whole_tensors);
   if (gathers && !on_gpus(transport)) {
     throw Error(ErrorKind::refused,

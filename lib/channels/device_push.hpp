@@ -1,5 +1,5 @@
 // What a trainer rank on a GPU does for a push, from its own arena or from staging that it gathers whole tensors into.
-// One thread; collective over the ranks of a replica where something is gathered.
+// One thread; collective over the ranks of a replica where its gather is.
 #pragma once
 
 #include <cstddef>

@@ -1,12 +1,22 @@
 #include "channels/peer_gather.hpp"
 
+#include <chrono>
+#include <string>
+#include <thread>
+
 #include "channels/shard_copies.hpp"
 
 namespace vime::channels {
+namespace {
+
+constexpr double kSpinSeconds = 0.01;  // more than a bucket takes as a rule
+
+}  // namespace
 
 PeerGather::PeerGather(PeerGatherOptions options)
     : arenas_(std::move(options.arenas)),
       buckets_(std::move(options.buckets)),
+      timeout_(options.timeout),
       sources_(std::move(options.layouts), options.own) {}
 
 gpu::Copies& PeerGather::copies(std::size_t number, std::byte* place) {
@@ -31,7 +41,13 @@ void PeerGather::begin(std::size_t number, std::byte* place) {
 }
 
 void PeerGather::wait(std::size_t number) {
-  there_[number % 2].synchronize();
+  const Deadline deadline(timeout_);
+  const auto start = SteadyClock::now();
+  while (!there_[number % 2].done()) {
+    if (seconds_since(start) > kSpinSeconds) std::this_thread::sleep_for(std::chrono::microseconds(50));
+    deadline.check("the other ranks' weights, bucket " + std::to_string(number) + " of " +
+                   std::to_string(buckets_.size()));
+  }
 }
 
 }  // namespace vime::channels

@@ -6,6 +6,7 @@
 #include <utility>
 #include <vector>
 
+#include "base/deadline.hpp"
 #include "channels/bucket_gather.hpp"
 #include "channels/shard_sources.hpp"
 #include "gpu/copies.hpp"
@@ -18,6 +19,7 @@ struct PeerGatherOptions {
   std::vector<std::vector<const std::byte*>> arenas;    // likewise, where the calling thread's GPU reaches them
   RankPlace own;                                        // this rank's place among them
   std::vector<weights::Bucket> buckets;
+  milliseconds timeout{60'000};  // of a bucket
 };
 
 class PeerGather final : public BucketGather {
@@ -26,7 +28,7 @@ class PeerGather final : public BucketGather {
 
   const std::vector<weights::Bucket>& buckets() const override { return buckets_; }
   void begin(std::size_t number, std::byte* place) override;
-  void wait(std::size_t number) override;
+  void wait(std::size_t number) override;  // Error{process_failed} when the GPU is not done within the timeout
   uint64_t scratch_bytes() const override { return 0; }
 
  private:
@@ -34,6 +36,7 @@ class PeerGather final : public BucketGather {
 
   std::vector<std::vector<const std::byte*>> arenas_;
   std::vector<weights::Bucket> buckets_;
+  milliseconds timeout_;
   ShardSources sources_;
   std::map<std::pair<std::size_t, std::byte*>, std::unique_ptr<gpu::Copies>> copies_;
   gpu::OwnedStream stream_;

@@ -1,4 +1,4 @@
-// The copies of arch::copy_shard, arch::place_shard and weights::part_checksum as a GPU does them.
+// The copies of arch::copy_overlap and arch::place_shard, and weights::part_checksum, as a GPU does them.
 #pragma once
 
 #include <cstddef>
@@ -16,7 +16,7 @@ namespace vime::channels {
 // GPU has no cast from one dtype to the other.
 gpu::Copy copy_of_overlap(const std::byte* from_bytes, tensor::DType dtype, const arch::Shard& from,
                           const tensor::TensorInfo& own, const arch::Shard& to, std::byte* to_bytes);
-// The way back, without a cast.
+// A shard into its whole tensor, without a cast.
 gpu::Copy copy_into_whole(const std::byte* local, const tensor::TensorInfo& info, const arch::Shard& shard,
                           std::byte* full);
 // Nothing is copied; the sum is part_checksum's.

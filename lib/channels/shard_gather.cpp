@@ -109,10 +109,8 @@ void ShardGather::begin(std::size_t number, std::byte* place) {
 }
 
 void ShardGather::wait(std::size_t number) {
-  gpu::Communicator* const group = any_group();
-  if (group == nullptr) return copies_.synchronize();  // nobody else is in it
   // Every rank's own operations have deadlines in the groups; whichever group breaks, the others' do too.
-  group->wait(ready_[number % 2]);
+  any_group()->wait(ready_[number % 2]);
 }
 
 }  // namespace vime::channels

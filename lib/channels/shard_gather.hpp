@@ -27,8 +27,9 @@ struct GatherOptions {
   int stage = 0;
   int tp_rank = 0;
   gpu::Communicator* tp = nullptr;  // of this stage's tensor-parallel ranks, in their order; null where there is one
-  gpu::Communicator* stages = nullptr;   // of the stages, in their order; likewise. Both outlive the gather
-  const std::byte* arena = nullptr;      // this rank's weights
+  gpu::Communicator* stages =
+      nullptr;                       // of the stages, in their order; likewise, but not both. They outlive the gather
+  const std::byte* arena = nullptr;  // this rank's weights
   std::vector<weights::Bucket> buckets;  // consecutive tensors in checkpoint order
 };
 

@@ -60,7 +60,14 @@ void ShardStore::mark(const std::vector<int64_t>& found) {
 }
 
 const ShardSources& ShardStore::sources_in(const weights::Bucket& bucket, const weights::ReplicaMemory& replica) {
+  VIME_CHECK(!bucket.entries.empty(), "no tensors");
   const tensor::DType dtype = bucket.entries.front().info.dtype;
+  for (const weights::BucketEntry& entry : bucket.entries) {
+    if (entry.info.dtype == dtype) continue;
+    throw Error(ErrorKind::refused, entry.info.name +
+                                        " has another dtype than the tensors before it: shards of mixed dtypes are not "
+                                        "read from a trainer's memory");
+  }
   const int stages = static_cast<int>(replica.ranks.size()), tp_size = static_cast<int>(replica.ranks.front().size());
   const RankPlace nearest{replica.nearest_stage, replica.nearest_tp_rank};
   std::unique_ptr<ShardSources>& sources =
@@ -79,24 +86,16 @@ const ShardSources& ShardStore::sources_in(const weights::Bucket& bucket, const 
   return *sources;
 }
 
-std::vector<ShardStore::Piece> ShardStore::pieces(const weights::Bucket& bucket, const std::vector<int64_t>& found,
-                                                  const weights::ReplicaMemory& replica) {
+std::vector<ShardStore::Piece> ShardStore::pieces(const ShardSources& sources, const std::vector<int64_t>& found,
+                                                  const weights::ReplicaMemory& replica) const {
   std::vector<Piece> pieces;
-  if (bucket.entries.empty()) return pieces;
-  const ShardSources& sources = sources_in(bucket, replica);
-  for (std::size_t i = 0; i < found.size(); ++i) {
-    const tensor::TensorInfo& info = bucket.entries[i].info;
-    if (info.dtype != bucket.entries.front().info.dtype) {
-      throw Error(ErrorKind::refused, info.name +
-                                          " has another dtype than the tensors before it: shards of mixed "
-                                          "dtypes are not read from a trainer's memory");
-    }
-    if (found[i] < 0) continue;
-    const arch::ArenaEntry& own = layout_.entries[static_cast<std::size_t>(found[i])];
+  for (const int64_t entry : found) {
+    if (entry < 0) continue;
+    const arch::ArenaEntry& own = layout_.entries[static_cast<std::size_t>(entry)];
     for (const ShardSource& source : sources.of(own.parameter, own.shard)) {
       const auto& of_stage = replica.ranks[static_cast<std::size_t>(source.rank.stage)];
       const weights::SharedMemory& arena = of_stage[static_cast<std::size_t>(source.rank.tp_rank)];
-      pieces.push_back({found[i], &source.entry->shard, arena.data + source.entry->offset});
+      pieces.push_back({entry, &source.entry->shard, arena.data + source.entry->offset});
     }
   }
   return pieces;
@@ -124,8 +123,9 @@ void HostShardStore::take(const weights::Bucket& bucket, const std::byte* base) 
 }
 
 void HostShardStore::take_shards(const weights::Bucket& bucket, const weights::ReplicaMemory& replica) {
+  const ShardSources& sources = sources_in(bucket, replica);
   const std::vector<int64_t> found = find(bucket);
-  for (const Piece& piece : pieces(bucket, found, replica)) {
+  for (const Piece& piece : pieces(sources, found, replica)) {
     const arch::ArenaEntry& own = layout().entries[static_cast<std::size_t>(piece.entry)];
     const tensor::TensorInfo& full = own.parameter.full;
     const tensor::TensorInfo sent{full.name, bucket.entries.front().info.dtype, piece.shard->shape};
@@ -185,6 +185,7 @@ void DeviceShardStore::take(const weights::Bucket& bucket, const std::byte* base
 }
 
 void DeviceShardStore::take_shards(const weights::Bucket& bucket, const weights::ReplicaMemory& replica) {
+  const ShardSources& sources = sources_in(bucket, replica);
   std::string key;
   if (!bucket.key.empty()) {
     for (const auto number :
@@ -200,7 +201,7 @@ void DeviceShardStore::take_shards(const weights::Bucket& bucket, const weights:
   }
   run(bucket, key, std::move(bases), [&](const std::vector<int64_t>& found) {
     std::vector<gpu::Copy> copies;
-    for (const Piece& piece : pieces(bucket, found, replica)) {
+    for (const Piece& piece : pieces(sources, found, replica)) {
       const arch::ArenaEntry& own = layout().entries[static_cast<std::size_t>(piece.entry)];
       copies.push_back(copy_of_overlap(piece.bytes, bucket.entries.front().info.dtype, *piece.shard, own.parameter.full,
                                        own.shard, arena() + own.offset));

@@ -55,15 +55,16 @@ class ShardStore {
   // embeddings as a head.
   std::vector<int64_t> find(const weights::Bucket& bucket) const;
   void mark(const std::vector<int64_t>& found);
-  // Of the entries that find() gave. The shards live as long as the store.
-  std::vector<Piece> pieces(const weights::Bucket& bucket, const std::vector<int64_t>& found,
-                            const weights::ReplicaMemory& replica);
+  // Where the bucket's tensors are, which are all of one dtype, in arenas of the right size. Lives as long as the
+  // store.
+  const ShardSources& sources_in(const weights::Bucket& bucket, const weights::ReplicaMemory& replica);
+  // Of the entries that find() gave.
+  std::vector<Piece> pieces(const ShardSources& sources, const std::vector<int64_t>& found,
+                            const weights::ReplicaMemory& replica) const;
   const arch::ArenaLayout& layout() const { return layout_; }
   std::byte* arena() const { return arena_; }
 
  private:
-  const ShardSources& sources_in(const weights::Bucket& bucket, const weights::ReplicaMemory& replica);
-
   arch::ArenaLayout layout_;
   std::byte* arena_;
   bool tied_embeddings_;

@@ -161,9 +161,6 @@ void Event::record(Stream) {
 void Event::hold_back(Stream) const {
   refuse();
 }
-void Event::synchronize() const {
-  refuse();
-}
 bool Event::done() const {
   refuse();
 }

@@ -31,9 +31,6 @@ void Event::record(Stream stream) {
 void Event::hold_back(Stream stream) const {
   VIME_CUDA(cudaStreamWaitEvent(stream, event_, 0));
 }
-void Event::synchronize() const {
-  VIME_CUDA(cudaEventSynchronize(event_));
-}
 bool Event::done() const {
   const cudaError_t result = cudaEventQuery(event_);
   if (result == cudaErrorNotReady) return false;

@@ -34,7 +34,6 @@ class Event {
 
   void record(Stream stream);           // the place behind everything given to it so far
   void hold_back(Stream stream) const;  // what it is given from here on waits for the place recorded last, if any
-  void synchronize() const;             // blocks until that place has been reached
   bool done() const;                    // whether that place has been reached; true when none was recorded
   // Milliseconds from an earlier event; both are timed and done.
   float since(const Event& earlier) const;

@@ -122,6 +122,12 @@ void TrainerRank::setup(const std::string& meeting_host, uint16_t meeting_port) 
   }
   groups_.slot = join_slot(own);
   if (own) slot_ = std::make_unique<RankSlotGroup>(*own, groups_.slot);
+  const bool by_folder = std::all_of(options_.routes.begin(), options_.routes.end(),
+                                     [](spec::Route route) { return route == spec::Route::disk; });
+  if (whole_->needed() && !by_folder) {
+    arenas_ = std::make_unique<ReplicaArenas>(groups_, options_.plan, options_.rank, on_gpu(), *arena_,
+                                              decoder_->layout().total_bytes);
+  }
   log::info("trainer", "rank " + std::to_string(options_.rank) + ": joined a world of " + std::to_string(size) +
                            (own ? " and the slot of engine " + std::to_string(own->engine) : ""));
 }

@@ -26,6 +26,7 @@
 #include "trainer/optimizer.hpp"
 #include "trainer/policy_step.hpp"
 #include "trainer/rank_slot_group.hpp"
+#include "trainer/replica_arenas.hpp"
 #include "trainer/whole_tensors.hpp"
 #include "weights/arena.hpp"
 #include "weights/network_push.hpp"
@@ -176,20 +177,21 @@ class TrainerRank {
   }
   bool has_slot_reader() const;
   bool sends_over_network() const;
+  bool shows_shards() const;
+  bool shows_wholes() const;
+  bool brings_together();
+  bool arenas_are_read();
+  void await_weights();
   bool on_gpu() const { return options_.device == "cuda"; }
   std::vector<weights::PlacedTensor> placed() const;
   std::unique_ptr<weights::NetworkPush> make_network_push() const;
   std::vector<weights::ArenaChunk> arena_messages() const;
   bool goes_through_staging();
-  bool shows_shards();
-  bool brings_together();
-  bool needs_staging();
-  bool arenas_are_read();
-  const weights::ReplicaPlaces& replica_places();
-  void await_weights();
   channels::StagedPush* staged_push();
-  std::unique_ptr<channels::BucketGather> make_gather();
-  std::vector<std::vector<const std::byte*>> open_arenas();
+  std::vector<weights::Bucket> staged_buckets() const;
+  std::vector<std::vector<arch::ArenaLayout>> replica_layouts() const;
+  std::unique_ptr<channels::BucketGather> peer_gather() const;
+  std::unique_ptr<channels::BucketGather> group_gather();
   void send_buckets(std::optional<weights::SlotPush>& slot, weights::NetworkPush* network, PushFigures& figures);
   void send_from_gpu(std::optional<weights::SlotPush>& slot, weights::NetworkPush* network, PushFigures& figures);
   std::map<std::string, uint64_t> save_weights(const fs::path& folder);
@@ -213,13 +215,10 @@ class TrainerRank {
   http::Client client_;
   weights::SentManifests sent_;  // to the engine of the slot
   std::unique_ptr<weights::NetworkPush> network_push_;
-  // On a GPU where the arena lacks some tensors and they are brought together: the other ranks' arenas, or groups over
-  // NCCL where they are not to be read.
-  std::vector<std::unique_ptr<weights::Mapping>> peer_arenas_;
-  std::unique_ptr<gpu::Communicator> push_tp_, push_stages_;
+  std::unique_ptr<ReplicaArenas> arenas_;  // where this rank's arena lacks some tensors, and pushes do not go by folder
+  std::unique_ptr<gpu::Communicator> push_tp_, push_stages_;  // of a gather through NCCL
   std::unique_ptr<channels::StagedPush> staged_push_;
-  std::optional<weights::ReplicaPlaces> replica_places_;  // once the ranks have told each other
-  bool weights_are_there_ = false;                        // await_weights() was called since they changed
+  bool weights_are_there_ = false;  // await_weights() was called since they changed
   double prepare_s_ = 0.0;
   std::optional<bool> through_staging_;  // once it is known: the arena's layout does not change
   std::vector<std::byte> network_staging_;

@@ -92,7 +92,7 @@ PushFigures TrainerRank::push(int64_t version, const std::vector<PushTarget>& ta
   figures.prepare_s = std::exchange(prepare_s_, 0.0);
   weights::NetworkPush* const network = is_source ? network_push_.get() : nullptr;
   if (arenas_are_read()) await_weights();
-  if (shards && slot) slot->begin_shards(weights::bucket_of(pushed_tensors()), replica_places());
+  if (shards && slot) slot->begin_shards(weights::bucket_of(pushed_tensors()), arenas_->places());
   std::optional<weights::SlotPush> no_slot;
   std::optional<weights::SlotPush>& slot_of_wholes = shards ? no_slot : slot;
   if (on_gpu()) {
@@ -127,57 +127,25 @@ bool TrainerRank::sends_over_network() const {
          std::find(options_.routes.begin(), options_.routes.end(), spec::Route::network) != options_.routes.end();
 }
 
-// Whether engines read the shards of all ranks of this replica. All ranks of it agree; the first call is collective.
-bool TrainerRank::shows_shards() {
-  return whole_->needed() && !options_.vllm_engines && has_slot_reader() && !replica_places().ranks.empty();
+// Whether engines read the shards of all ranks of this replica. All ranks of it, and of every slot, agree.
+bool TrainerRank::shows_shards() const {
+  return arenas_ && arenas_->readable() && !options_.vllm_engines && has_slot_reader();
 }
 
-// Whether the replica's whole tensors are needed by anybody.
+// Whether the replica's whole tensors are needed by anybody. All ranks of it agree.
 bool TrainerRank::brings_together() {
   return goes_through_staging() && (sends_over_network() || (has_slot_reader() && !shows_shards()));
 }
 
 // Whether this rank shows whole tensors to anybody.
-bool TrainerRank::needs_staging() {
-  if (options_.rank == 0 && sends_over_network()) return true;
-  return slot_ && !shows_shards() && options_.routes[static_cast<size_t>(slot_->slot().engine)] == spec::Route::memory;
+bool TrainerRank::shows_wholes() const {
+  return (options_.rank == 0 && sends_over_network()) || (slot_ && !shows_shards());
 }
 
-// Whether anybody reads another rank's arena than the one on his own device: an engine's worker, or a rank of this
-// replica. All ranks of it agree; the first call is collective.
+// Whether anybody reads the arena of a rank on another device than his own: an engine's worker, or a rank of this
+// replica. All ranks of it agree.
 bool TrainerRank::arenas_are_read() {
-  if (!whole_->needed()) return false;
-  return shows_shards() || (on_gpu() && brings_together() && !replica_places().ranks.empty());
-}
-
-// Where the weights of all ranks of this replica lie, for a worker on this rank's device; none where not every rank's
-// device reads the memory of all others. The first call is collective over the replica.
-const weights::ReplicaPlaces& TrainerRank::replica_places() {
-  if (replica_places_) return *replica_places_;
-  const std::vector<placement::Device>& devices = options_.plan.devices;
-  const placement::Device& own = devices[static_cast<size_t>(place().device)];
-  const bool reaches_all =
-      std::all_of(options_.plan.ranks.begin(), options_.plan.ranks.end(), [&](const placement::TrainerRank& rank) {
-        const placement::Device& device = devices[static_cast<size_t>(rank.device)];
-        return !is_of_replica(rank) || (device.node == own.node && (!on_gpu() || gpu::reaches(device.uuid)));
-      });
-  const Json mine = {{"place", to_json(weights::SharedPlace{arena_->handle(), 0, decoder_->layout().total_bytes})},
-                     {"reaches", reaches_all}};
-  Json of_stage = Json::array();
-  for (const std::string& text : groups_.tp->all_gather_strings(mine.dump())) of_stage.push_back(parse_json(text));
-  weights::ReplicaPlaces replica;
-  bool shown = true;
-  for (const std::string& text : groups_.stages->all_gather_strings(of_stage.dump())) {
-    std::vector<weights::SharedPlace>& places = replica.ranks.emplace_back();
-    for (const Json& rank : parse_json(text)) {
-      places.push_back(weights::parse_shared_place(rank.at("place"), "a rank's weights"));
-      shown = shown && rank.at("reaches").get<bool>();
-    }
-  }
-  replica.nearest_stage = groups_.stages->rank();
-  replica.nearest_tp_rank = groups_.tp->rank();
-  if (!shown) replica.ranks.clear();
-  return replica_places_.emplace(std::move(replica));
+  return arenas_ && arenas_->readable() && (shows_shards() || (on_gpu() && brings_together()));
 }
 
 // Returns when every rank of the replica has done what writes its weights. Collective over the replica.
@@ -229,24 +197,34 @@ bool TrainerRank::goes_through_staging() {
 channels::StagedPush* TrainerRank::staged_push() {
   if (!on_gpu() || !brings_together()) return nullptr;
   if (staged_push_) return staged_push_.get();
-  const bool alone = !whole_->needed() || !replica_places().ranks.empty();
-  if (alone && !needs_staging()) return nullptr;
-  staged_push_ = std::make_unique<channels::StagedPush>(make_gather());
+  const bool alone = !whole_->needed() || arenas_->readable();
+  if (alone && !shows_wholes()) return nullptr;
+  staged_push_ = std::make_unique<channels::StagedPush>(alone ? peer_gather() : group_gather());
   return staged_push_.get();
 }
 
-std::unique_ptr<channels::BucketGather> TrainerRank::make_gather() {
-  std::vector<std::vector<arch::ArenaLayout>> layouts = arch::replica_layouts(
-      options_.config, pushed_tensors().front().dtype, groups_.tp->size(), groups_.stages->size());
-  std::vector<weights::Bucket> buckets =
-      options_.vllm_engines ? weights::vllm_buckets(pushed_tensors(), options_.buffer_bytes)
-                            : weights::pack_buckets(pushed_tensors(), options_.buffer_bytes, kDeviceAlignment);
-  const int stage = groups_.stages->rank(), tp_rank = groups_.tp->rank();
-  if (!whole_->needed() || !replica_places().ranks.empty()) {
-    channels::PeerGatherOptions gather{std::move(layouts), {}, {stage, tp_rank}, std::move(buckets)};
-    gather.arenas = open_arenas();
-    return std::make_unique<channels::PeerGather>(std::move(gather));
-  }
+std::vector<weights::Bucket> TrainerRank::staged_buckets() const {
+  return options_.vllm_engines ? weights::vllm_buckets(pushed_tensors(), options_.buffer_bytes)
+                               : weights::pack_buckets(pushed_tensors(), options_.buffer_bytes, kDeviceAlignment);
+}
+
+std::vector<std::vector<arch::ArenaLayout>> TrainerRank::replica_layouts() const {
+  return arch::replica_layouts(options_.config, options_.dtype, groups_.tp->size(), groups_.stages->size());
+}
+
+std::unique_ptr<channels::BucketGather> TrainerRank::peer_gather() const {
+  channels::PeerGatherOptions gather;
+  gather.layouts = replica_layouts();
+  gather.arenas = {{arena_->data()}};
+  if (whole_->needed()) gather.arenas = arenas_->data();
+  gather.own = {groups_.stages->rank(), groups_.tp->rank()};
+  gather.buckets = staged_buckets();
+  gather.timeout = options_.transfer_timeout;
+  return std::make_unique<channels::PeerGather>(std::move(gather));
+}
+
+// Collective over the replica.
+std::unique_ptr<channels::BucketGather> TrainerRank::group_gather() {
   const auto timeout = options_.meeting_timeout + options_.transfer_timeout;
   const auto join = [&](model::RankGroup& group) -> std::unique_ptr<gpu::Communicator> {
     if (group.size() == 1) return nullptr;
@@ -257,32 +235,14 @@ std::unique_ptr<channels::BucketGather> TrainerRank::make_gather() {
   push_tp_ = join(*groups_.tp);
   push_stages_ = join(*groups_.stages);
   channels::GatherOptions gather;
-  gather.layouts = std::move(layouts);
-  gather.stage = stage;
-  gather.tp_rank = tp_rank;
+  gather.layouts = replica_layouts();
+  gather.stage = groups_.stages->rank();
+  gather.tp_rank = groups_.tp->rank();
   gather.tp = push_tp_.get();
   gather.stages = push_stages_.get();
   gather.arena = arena_->data();
-  gather.buckets = std::move(buckets);
+  gather.buckets = staged_buckets();
   return std::make_unique<channels::ShardGather>(std::move(gather));
-}
-
-// The weights of all ranks of the replica, as this rank's GPU reads them: [stage][tensor-parallel rank].
-std::vector<std::vector<const std::byte*>> TrainerRank::open_arenas() {
-  if (!whole_->needed()) return {{arena_->data()}};
-  const weights::ReplicaPlaces& replica = replica_places();
-  std::vector<std::vector<const std::byte*>> arenas;
-  for (std::size_t stage = 0; stage < replica.ranks.size(); ++stage) {
-    std::vector<const std::byte*>& of_stage = arenas.emplace_back();
-    for (std::size_t rank = 0; rank < replica.ranks[stage].size(); ++rank) {
-      const weights::SharedPlace& place = replica.ranks[stage][rank];
-      const bool own =
-          static_cast<int>(stage) == replica.nearest_stage && static_cast<int>(rank) == replica.nearest_tp_rank;
-      if (!own) peer_arenas_.push_back(channels::open_device_mapping(place.handle));
-      of_stage.push_back(own ? arena_->data() : peer_arenas_.back()->data() + place.offset);
-    }
-  }
-  return arenas;
 }
 
 double TrainerRank::prepare_push() {

@@ -26,7 +26,6 @@ class EmbeddedProtocol final : public EngineProtocol {
                         SentManifests* sent) const override {
     return shown(bucket, places, sent);
   }
-  bool reads_shards() const override { return true; }
   Json slot_shards_info(const Bucket& bucket, const std::map<std::string, ReplicaPlaces>& places,
                         SentManifests* sent) const override {
     return shown(bucket, places, sent);

@@ -50,9 +50,8 @@ class EngineProtocol {
   // sent: what the engine has; null: nothing is known.
   virtual Json slot_update_info(const Bucket& bucket, const std::map<std::string, SharedPlace>& places,
                                 Lifetime lifetime, SentManifests* sent) const = 0;
-  // Workers put their parts together from the shards of a replica's ranks; then slot_shards_info() is the update_info.
-  // Otherwise they are shown whole tensors only.
-  virtual bool reads_shards() const = 0;
+  // Likewise, where the ranks of a replica have shards: workers put their parts together from all of them. vLLM's do
+  // not.
   virtual Json slot_shards_info(const Bucket& bucket, const std::map<std::string, ReplicaPlaces>& places,
                                 SentManifests* sent) const = 0;
   // Over the network. `source`: what the network source says of itself. The engine's workers are the ranks from

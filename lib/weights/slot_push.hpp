@@ -1,7 +1,8 @@
 // The push into a colocated engine, as every trainer rank of its slot drives it, bucket by bucket. Handles are keyed by
 // the rank's own device UUID, gathered over the slot group to the leader, merged, and posted once per bucket; each
-// engine worker reads from its own device. start, send and finish never throw for what an engine did: the first error
-// is kept, and every rank takes part in all collectives whatever happens, since its peers wait for it in them.
+// engine worker reads what is named for its own device. start, send and finish never throw for what an engine did: the
+// first error is kept, and every rank takes part in all collectives whatever happens, since its peers wait for it in
+// them.
 #pragma once
 
 #include <cstdint>

@@ -89,7 +89,6 @@ class VllmProtocol final : public EngineProtocol {
     }
     return vllm::ipc_update_info(dialect_, infos, vllm::tensors_ipc_pickle(dialect_, tensors));
   }
-  bool reads_shards() const override { return false; }
   Json slot_shards_info(const Bucket&, const std::map<std::string, ReplicaPlaces>&, SentManifests*) const override {
     throw Error(ErrorKind::internal, "vLLM is shown whole tensors only");
   }

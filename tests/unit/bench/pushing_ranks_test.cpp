@@ -52,6 +52,41 @@ struct Pair {
   }
 };
 
+// Four ranks, and engines of some workers each that share their devices.
+struct Slots {
+  Slots(int workers, milliseconds timeout) : trainer(options(workers, timeout)) {
+    const std::vector<std::string> devices = four_uuids();
+    for (auto at = devices.begin(); at < devices.end(); at += workers) {
+      Json of_engine = engine_options(timeout);
+      of_engine["uuids"] = std::vector<std::string>(at, at + workers);
+      processes.push_back(std::make_unique<EngineProcess>(engine_command("serves"), of_engine));
+      clients.push_back(std::make_unique<weights::EngineClient>(
+          http,
+          weights::EngineAddress{static_cast<int>(clients.size()),
+                                 "http://127.0.0.1:" + std::to_string(processes.back()->port()), ""},
+          timeout, timeout));
+      engines.push_back(clients.back().get());
+    }
+  }
+  static std::vector<std::string> four_uuids() {
+    std::vector<std::string> four;
+    for (int i = 0; i < 4; ++i) four.push_back(placement::cpu_device_uuid("bench", 0, i));
+    return four;
+  }
+  static RanksOptions options(int workers, milliseconds timeout) {
+    RanksOptions options = Pair::options(Transport::shm, timeout);
+    options.uuids = four_uuids();
+    options.engine_workers = workers;
+    return options;
+  }
+
+  PushingRanks trainer;
+  http::Client http;
+  std::vector<std::unique_ptr<EngineProcess>> processes;
+  std::vector<std::unique_ptr<weights::EngineClient>> clients;
+  std::vector<weights::EngineClient*> engines;
+};
+
 }  // namespace
 
 TEST_CASE("every push brings the ranks' new contents to the engine") {
@@ -71,39 +106,43 @@ TEST_CASE("every push brings the ranks' new contents to the engine") {
 TEST_CASE("engines of any size read the shards of all ranks") {
   for (const int workers : {1, 2, 4}) {
     CAPTURE(workers);
-    RanksOptions options = Pair::options(Transport::shm, milliseconds(20'000));
-    options.uuids.clear();
-    for (int i = 0; i < 4; ++i) options.uuids.push_back(placement::cpu_device_uuid("bench", 0, i));
-    options.engine_workers = workers;
-    const std::vector<std::string> uuids = options.uuids;
-    PushingRanks trainer(std::move(options));
-    http::Client http;
-    std::vector<std::unique_ptr<EngineProcess>> engines;
-    std::vector<std::unique_ptr<weights::EngineClient>> clients;
-    std::vector<weights::EngineClient*> given;
-    for (auto at = uuids.begin(); at < uuids.end(); at += workers) {
-      Json of_engine = engine_options(milliseconds(20'000));
-      of_engine["uuids"] = std::vector<std::string>(at, at + workers);
-      engines.push_back(std::make_unique<EngineProcess>(engine_command("serves"), of_engine));
-      clients.push_back(std::make_unique<weights::EngineClient>(
-          http,
-          weights::EngineAddress{static_cast<int>(clients.size()),
-                                 "http://127.0.0.1:" + std::to_string(engines.back()->port()), ""},
-          milliseconds(20'000)));
-      given.push_back(clients.back().get());
-    }
+    Slots slots(workers, milliseconds(20'000));
     for (int64_t version = 1; version <= 3; ++version) {
-      trainer.new_weights(static_cast<uint64_t>(version));
-      CHECK(trainer.push(given, version, version == 1).error == "");
-      for (const auto& client : clients) {
+      slots.trainer.new_weights(static_cast<uint64_t>(version));
+      CHECK(slots.trainer.push(slots.engines, version, version == 1).error == "");
+      for (const auto& client : slots.clients) {
         CHECK(weights::version_problems(version, {client->weight_version()}).empty());
-        CHECK(weights::checksum_problems(trainer.checksums(), {{"engine", client->checksums()}}).empty());
+        CHECK(weights::checksum_problems(slots.trainer.checksums(), {{"engine", client->checksums()}}).empty());
       }
     }
-    trainer.new_weights(99);
-    CHECK_FALSE(weights::checksum_problems(trainer.checksums(), {{"engine", clients[0]->checksums()}}).empty());
+    slots.trainer.new_weights(99);
+    CHECK_FALSE(
+        weights::checksum_problems(slots.trainer.checksums(), {{"engine", slots.clients[0]->checksums()}}).empty());
   }
   CHECK_FALSE(has_children());
+}
+
+TEST_CASE("an engine that dies or hangs between others fails alone, and by its name") {
+  for (const int signal : {SIGKILL, SIGSTOP}) {
+    CAPTURE(signal);
+    {
+      Slots slots(2, milliseconds(1000));
+      CHECK(slots.trainer.push(slots.engines, 1, true).error == "");
+      slots.trainer.new_weights(2);
+      slots.engines[1]->pause("abort", true);  // so that it is the push itself that finds it
+      ::kill(slots.processes[1]->pid(), signal);
+      std::string error;
+      try {
+        error = slots.trainer.push(slots.engines, 2, false).error;
+      } catch (const Error& thrown) {
+        error = thrown.message();
+      }
+      CHECK(error.find("engine 1") != std::string::npos);
+      CHECK(error.find("engine 0") == std::string::npos);
+      if (signal == SIGSTOP) ::kill(slots.processes[1]->pid(), SIGKILL);
+    }
+    CHECK_FALSE(has_children());
+  }
 }
 
 TEST_CASE("sizes that do not go together are refused before anything starts") {
@@ -117,6 +156,10 @@ TEST_CASE("sizes that do not go together are refused before anything starts") {
   options.engine_workers = 2;
   options.whole_tensors = true;
   CHECK_THROWS_WITH_AS(weight_sync(options), doctest::Contains("on GPUs only"), Error);
+  options.tensor_parallel = 1;
+  options.engine_workers = 1;
+  CHECK_THROWS_WITH_AS(weight_sync(options), doctest::Contains("colocated engines of several ranks"), Error);
+  options.tensor_parallel = 4;
   options.whole_tensors = false;
   options.transport = "tcp";
   CHECK_THROWS_WITH_AS(weight_sync(options), doctest::Contains("on GPUs only"), Error);

@@ -129,6 +129,26 @@ TEST_CASE("from every layout every engine's workers get their parts, and all of 
   }
 }
 
+TEST_CASE("parts of the vocabulary that are short or empty are read like others") {
+  arch::ModelConfig config = arch::read_config(kModels / "llama");
+  config.vocab_size = 5;  // 2, 2, 1 and 0 rows on four ranks
+  for (const int tp_size : {1, 2, 4}) {
+    const Trainer trainer(config, DType::f32, tp_size, 1);
+    for (const int workers : {1, 2, 4}) {
+      for (int index = 0; index < workers; ++index) {
+        CAPTURE(tp_size);
+        CAPTURE(workers);
+        CAPTURE(index);
+        Worker worker(config, DType::f32, index, workers);
+        worker.store.start();
+        worker.store.take_shards(all_tensors(config, DType::f32), trainer.memory);
+        CHECK(worker.store.missing().empty());
+        CHECK(worker.arena == arena_of(worker.layout));
+      }
+    }
+  }
+}
+
 TEST_CASE("a part that several ranks hold is read on the worker's own device") {
   const arch::ModelConfig config = arch::read_config(kModels / "llama");  // 2 key/value heads
   const auto layouts = arch::replica_layouts(config, DType::f32, 4, 1);

@@ -50,7 +50,7 @@ std::vector<std::byte> put_together(const arch::ModelConfig& config, const weigh
   for (const weights::BucketEntry& entry : bucket.entries) {
     const auto parameter = std::find_if(parameters.begin(), parameters.end(),
                                         [&](const arch::Parameter& one) { return one.full.name == entry.info.name; });
-    REQUIRE(parameter != parameters.end());
+    VIME_CHECK(parameter != parameters.end(), entry.info.name);
     const arch::Shard whole = arch::shard_of(*parameter, 0, 1);
     for (const channels::ShardSource& source : sources.of(*parameter, whole)) {
       const weights::SharedMemory& arena =
@@ -133,5 +133,30 @@ TEST_CASE("from every layout every engine gets every parameter once: colocated, 
         push_twice(placed(layout, devices, where), batch);
       }
     }
+  }
+}
+
+// Their arenas are not read from everywhere, and the slot of engine 0 has ranks of one that is on one node and of one
+// that is on two.
+TEST_CASE("ranks of replicas that lie on several nodes gather whole tensors for their slots") {
+  const TempDir folder;
+  const fs::path batch = folder.path() / "batch.safetensors";
+  rollout::write_train_batch(batch, parallel_batch());
+  for (const auto& [layout, devices] : std::vector<std::pair<LayoutOfTest, int>>{
+           {{4, 1, 1, 1}, 1}, {{4, 1, 1, 1}, 2}, {{2, 2, 1, 1}, 2}, {{2, 1, 1, 3}, 3}, {{2, 1, 1, 3}, 1}}) {
+    CAPTURE(layout.name());
+    CAPTURE(devices);
+    RankOptions options = placed(layout, 1, Where::colocated);
+    placement::Request request;
+    request.nodes = {layout.size() / 2, layout.size() / 2};
+    request.actor_num_nodes = 2;
+    request.actor_num_gpus_per_node = layout.size() / 2;
+    request.rollout_num_gpus = layout.size();
+    request.rollout_num_gpus_per_engine = devices;
+    request.tensor_model_parallel_size = layout.tp;
+    request.pipeline_model_parallel_size = layout.pp;
+    options.plan = placement::make_plan(request);
+    options.routes.assign(options.plan.engines.size(), spec::Route::memory);
+    push_twice(options, batch);
   }
 }
