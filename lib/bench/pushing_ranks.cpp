@@ -65,7 +65,7 @@ struct PushingRanks::Rank final : weights::SlotGroup {
   arch::ArenaLayout layout;
   std::unique_ptr<weights::Arena> arena;
   std::unique_ptr<gpu::Communicator> tp;
-  std::unique_ptr<channels::StagedPush> staged;  // over the network, where there are more ranks than one
+  std::unique_ptr<channels::StagedPush> staged;  // where whole tensors are brought together
   std::unique_ptr<channels::ShardStore> store;   // for checksums
   std::vector<weights::PlacedTensor> placed;     // where there is one
   weights::SentManifests sent;
@@ -124,6 +124,7 @@ PushingRanks::PushingRanks(RanksOptions options)
       rank.arena = std::make_unique<weights::SharedArena>(bytes);
       rank.store = std::make_unique<channels::HostShardStore>(rank.layout, rank.arena->data(), false, nullptr, nullptr);
     }
+    if (size > 1) return;
     for (const arch::ArenaEntry& entry : rank.layout.entries)
       rank.placed.push_back({entry.parameter.full, entry.offset});
   });
@@ -242,7 +243,7 @@ weights::ReplicaPlaces PushingRanks::replica_of(const Rank& rank) const {
   weights::ReplicaPlaces replica;
   replica.ranks.emplace_back();
   for (const auto& other : ranks_) replica.ranks[0].push_back({other->arena->handle(), 0, other->arena->bytes()});
-  replica.nearest_tp_rank = rank.index;
+  replica.nearest = {0, rank.index};
   return replica;
 }
 

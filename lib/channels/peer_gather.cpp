@@ -25,10 +25,8 @@ gpu::Copies& PeerGather::copies(std::size_t number, std::byte* place) {
   std::vector<gpu::Copy> list;
   for (const weights::BucketEntry& entry : buckets_[number].entries) {
     for (const ShardSource& source : sources_.of_whole(entry.info.name)) {
-      const std::byte* const arena =
-          arenas_[static_cast<std::size_t>(source.rank.stage)][static_cast<std::size_t>(source.rank.tp_rank)];
-      list.push_back(
-          copy_into_whole(arena + source.entry->offset, entry.info, source.entry->shard, place + entry.offset));
+      list.push_back(copy_into_whole(of_rank(arenas_, source.rank) + source.entry->offset, entry.info,
+                                     source.entry->shard, place + entry.offset));
     }
   }
   copies = std::make_unique<gpu::Copies>(list);

@@ -15,9 +15,9 @@
 namespace vime::channels {
 
 struct PeerGatherOptions {
-  std::vector<std::vector<arch::ArenaLayout>> layouts;  // [stage][tensor-parallel rank]
-  std::vector<std::vector<const std::byte*>> arenas;    // likewise, where the calling thread's GPU reaches them
-  RankPlace own;                                        // this rank's place among them
+  OfRanks<arch::ArenaLayout> layouts;
+  OfRanks<const std::byte*> arenas;  // where the calling thread's GPU reaches them
+  RankPlace own;                     // this rank's place among them
   std::vector<weights::Bucket> buckets;
   milliseconds timeout{60'000};  // of a bucket
 };
@@ -34,7 +34,7 @@ class PeerGather final : public BucketGather {
  private:
   gpu::Copies& copies(std::size_t number, std::byte* place);
 
-  std::vector<std::vector<const std::byte*>> arenas_;
+  OfRanks<const std::byte*> arenas_;
   std::vector<weights::Bucket> buckets_;
   milliseconds timeout_;
   ShardSources sources_;

@@ -6,7 +6,7 @@
 
 namespace vime::channels {
 
-ShardSources::ShardSources(std::vector<std::vector<arch::ArenaLayout>> layouts, RankPlace nearest)
+ShardSources::ShardSources(OfRanks<arch::ArenaLayout> layouts, RankPlace nearest)
     : layouts_(std::move(layouts)), nearest_(nearest) {
   for (std::size_t stage = 0; stage < layouts_.size(); ++stage) {
     for (std::size_t rank = 0; rank < layouts_[stage].size(); ++rank) {
@@ -15,10 +15,6 @@ ShardSources::ShardSources(std::vector<std::vector<arch::ArenaLayout>> layouts, 
       }
     }
   }
-}
-
-const arch::ArenaLayout& ShardSources::layout(RankPlace rank) const {
-  return layouts_.at(static_cast<std::size_t>(rank.stage)).at(static_cast<std::size_t>(rank.tp_rank));
 }
 
 std::vector<ShardSource> ShardSources::of(const arch::Parameter& parameter, const arch::Shard& part) const {

@@ -8,14 +8,12 @@
 #include <vector>
 
 #include "arch/parameters.hpp"
+#include "weights/shared_place.hpp"
 
 namespace vime::channels {
 
-struct RankPlace {
-  int stage = 0;
-  int tp_rank = 0;
-  bool operator==(const RankPlace&) const = default;
-};
+using weights::OfRanks;
+using weights::RankPlace;
 
 struct ShardSource {
   RankPlace rank;
@@ -24,19 +22,19 @@ struct ShardSource {
 
 class ShardSources {
  public:
-  // layouts: [stage][tensor-parallel rank], of the ranks' arenas.
-  ShardSources(std::vector<std::vector<arch::ArenaLayout>> layouts, RankPlace nearest);
+  // layouts: of the ranks' arenas.
+  ShardSources(OfRanks<arch::ArenaLayout> layouts, RankPlace nearest);
   ShardSources(const ShardSources&) = delete;  // sources point into it
   ShardSources& operator=(const ShardSources&) = delete;
 
-  const arch::ArenaLayout& layout(RankPlace rank) const;
+  const arch::ArenaLayout& layout(RankPlace rank) const { return of_rank(layouts_, rank); }
   // What together holds `part` of the parameter. Error{refused} where the ranks do not have all of it.
   std::vector<ShardSource> of(const arch::Parameter& parameter, const arch::Shard& part) const;
   // Of the whole parameter.
   std::vector<ShardSource> of_whole(const std::string& name) const;
 
  private:
-  std::vector<std::vector<arch::ArenaLayout>> layouts_;
+  OfRanks<arch::ArenaLayout> layouts_;
   RankPlace nearest_;
   std::unordered_map<std::string, std::vector<ShardSource>> holders_;  // by name, in the order of stages and ranks
 };

@@ -69,14 +69,12 @@ const ShardSources& ShardStore::sources_in(const weights::Bucket& bucket, const 
                                         "read from a trainer's memory");
   }
   const int stages = static_cast<int>(replica.ranks.size()), tp_size = static_cast<int>(replica.ranks.front().size());
-  const RankPlace nearest{replica.nearest_stage, replica.nearest_tp_rank};
-  std::unique_ptr<ShardSources>& sources =
-      sources_[{static_cast<int>(dtype), tp_size, stages, nearest.stage, nearest.tp_rank}];
-  if (!sources) sources = std::make_unique<ShardSources>(trainer_layouts_(dtype, tp_size, stages), nearest);
+  std::unique_ptr<ShardSources>& sources = sources_[{dtype, tp_size, stages, replica.nearest}];
+  if (!sources) sources = std::make_unique<ShardSources>(trainer_layouts_(dtype, tp_size, stages), replica.nearest);
   for (int stage = 0; stage < stages; ++stage) {
     for (int rank = 0; rank < tp_size; ++rank) {
       const uint64_t expected = sources->layout({stage, rank}).total_bytes;
-      const uint64_t found = replica.ranks[static_cast<std::size_t>(stage)][static_cast<std::size_t>(rank)].bytes;
+      const uint64_t found = of_rank(replica.ranks, {stage, rank}).bytes;
       if (found == expected) continue;
       throw Error(ErrorKind::refused, "the weights of stage " + std::to_string(stage) + ", tensor-parallel rank " +
                                           std::to_string(rank) + ": expected " + std::to_string(expected) +
@@ -93,9 +91,8 @@ std::vector<ShardStore::Piece> ShardStore::pieces(const ShardSources& sources, c
     if (entry < 0) continue;
     const arch::ArenaEntry& own = layout_.entries[static_cast<std::size_t>(entry)];
     for (const ShardSource& source : sources.of(own.parameter, own.shard)) {
-      const auto& of_stage = replica.ranks[static_cast<std::size_t>(source.rank.stage)];
-      const weights::SharedMemory& arena = of_stage[static_cast<std::size_t>(source.rank.tp_rank)];
-      pieces.push_back({entry, &source.entry->shard, arena.data + source.entry->offset});
+      const std::byte* const arena = of_rank(replica.ranks, source.rank).data;
+      pieces.push_back({entry, &source.entry->shard, arena + source.entry->offset});
     }
   }
   return pieces;
@@ -145,22 +142,22 @@ std::vector<uint64_t> HostShardStore::checksums() {
   return sums;
 }
 
-// key: of the plan; "" where there is none that would be of use again.
-void DeviceShardStore::run(const weights::Bucket& bucket, const std::string& key, Bases bases, const MakeCopies& make) {
+void DeviceShardStore::run(const weights::Bucket& bucket, const ShardSources* sources, Bases bases,
+                           const MakeCopies& make) {
   const auto make_plan = [&] {
     std::vector<int64_t> found = find(bucket);
     auto copies = std::make_unique<gpu::Copies>(make(found));
     return Plan{std::move(found), std::move(copies)};
   };
   Plan* plan = nullptr;
-  if (key.empty()) {
+  if (bucket.key.empty()) {
     plan = &passing_.emplace_back(make_plan());
   } else {
     if (plans_.size() > kMostPlans) {
       wait();
       plans_.clear();
     }
-    std::pair place(key, std::move(bases));
+    std::tuple place(bucket.key, sources, std::move(bases));
     auto found = plans_.find(place);
     if (found == plans_.end()) found = plans_.emplace(std::move(place), make_plan()).first;
     plan = &found->second;
@@ -170,7 +167,7 @@ void DeviceShardStore::run(const weights::Bucket& bucket, const std::string& key
 }
 
 void DeviceShardStore::take(const weights::Bucket& bucket, const std::byte* base) {
-  run(bucket, bucket.key, {base}, [&](const std::vector<int64_t>& found) {
+  run(bucket, nullptr, {base}, [&](const std::vector<int64_t>& found) {
     std::vector<gpu::Copy> copies;
     for (std::size_t i = 0; i < found.size(); ++i) {
       if (found[i] < 0) continue;
@@ -186,20 +183,11 @@ void DeviceShardStore::take(const weights::Bucket& bucket, const std::byte* base
 
 void DeviceShardStore::take_shards(const weights::Bucket& bucket, const weights::ReplicaMemory& replica) {
   const ShardSources& sources = sources_in(bucket, replica);
-  std::string key;
-  if (!bucket.key.empty()) {
-    for (const auto number :
-         {replica.ranks.size(), replica.ranks.front().size(), static_cast<std::size_t>(replica.nearest_stage),
-          static_cast<std::size_t>(replica.nearest_tp_rank)}) {
-      key += std::to_string(number) + " ";
-    }
-    key += bucket.key;
-  }
   Bases bases;
   for (const auto& of_stage : replica.ranks) {
     for (const weights::SharedMemory& rank : of_stage) bases.push_back(rank.data);
   }
-  run(bucket, key, std::move(bases), [&](const std::vector<int64_t>& found) {
+  run(bucket, &sources, std::move(bases), [&](const std::vector<int64_t>& found) {
     std::vector<gpu::Copy> copies;
     for (const Piece& piece : pieces(sources, found, replica)) {
       const arch::ArenaEntry& own = layout().entries[static_cast<std::size_t>(piece.entry)];

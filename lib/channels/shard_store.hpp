@@ -3,13 +3,13 @@
 // tensors, in a GPU's. The arena is somebody else's and outlives the store. One thread.
 #pragma once
 
-#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <functional>
 #include <map>
 #include <memory>
 #include <string>
+#include <tuple>
 #include <unordered_map>
 #include <vector>
 
@@ -71,8 +71,8 @@ class ShardStore {
   TrainerLayouts trainer_layouts_;
   std::unordered_map<std::string, int64_t> entries_;  // by name
   std::vector<bool> arrived_;                         // by entry
-  // By dtype, tensor-parallel size, stages, and the nearest rank's stage and place in it.
-  std::map<std::array<int, 5>, std::unique_ptr<ShardSources>> sources_;
+  // By dtype, tensor-parallel size, stages, and the nearest rank.
+  std::map<std::tuple<tensor::DType, int, int, RankPlace>, std::unique_ptr<ShardSources>> sources_;
 };
 
 // convert: a tensor of another dtype than the parameter's, as the parameter's; the bytes are used at once.
@@ -111,11 +111,13 @@ class DeviceShardStore final : public ShardStore {
   using Bases = std::vector<const std::byte*>;
   // The copies of a bucket's tensors, which are the layout's entries `found`.
   using MakeCopies = std::function<std::vector<gpu::Copy>(const std::vector<int64_t>& found)>;
-  void run(const weights::Bucket& bucket, const std::string& key, Bases bases, const MakeCopies& make);
+  // Where shards are read by `sources`; null: whole tensors.
+  void run(const weights::Bucket& bucket, const ShardSources* sources, Bases bases, const MakeCopies& make);
 
   gpu::OwnedStream stream_;
-  std::map<std::pair<std::string, Bases>, Plan> plans_;  // kept for the next push of the same from the same
-  std::vector<Plan> passing_;                            // of buckets without a key, until they are done
+  // By the bucket's key, the sources and the bases: kept for the next push of the same from the same.
+  std::map<std::tuple<std::string, const ShardSources*, Bases>, Plan> plans_;
+  std::vector<Plan> passing_;  // of buckets without a key, until they are done
 };
 
 }  // namespace vime::channels

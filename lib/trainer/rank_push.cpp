@@ -114,10 +114,10 @@ PushFigures TrainerRank::push(int64_t version, const std::vector<PushTarget>& ta
 // Whether a rank of this replica has a slot whose engine reads its memory. The plan alone decides, so that all ranks of
 // the replica agree; the same goes for sends_over_network().
 bool TrainerRank::has_slot_reader() const {
-  return std::any_of(options_.plan.slots.begin(), options_.plan.slots.end(), [&](const placement::Slot& slot) {
-    if (options_.routes[static_cast<size_t>(slot.engine)] != spec::Route::memory) return false;
-    return std::any_of(options_.plan.ranks.begin(), options_.plan.ranks.end(), [&](const placement::TrainerRank& rank) {
-      return is_of_replica(rank) && slot.contains(rank.rank);
+  return std::any_of(options_.plan.ranks.begin(), options_.plan.ranks.end(), [&](const placement::TrainerRank& rank) {
+    if (!is_of_replica(rank)) return false;
+    return std::any_of(options_.plan.slots.begin(), options_.plan.slots.end(), [&](const placement::Slot& slot) {
+      return slot.contains(rank.rank) && options_.routes[static_cast<size_t>(slot.engine)] == spec::Route::memory;
     });
   });
 }

@@ -18,8 +18,7 @@ ReplicaArenas::ReplicaArenas(const LayoutGroups& groups, const placement::Plan& 
     std::vector<weights::SharedPlace>& ranks = places_.ranks.emplace_back();
     for (const Json& json : parse_json(text)) ranks.push_back(weights::parse_shared_place(json, "a rank's weights"));
   }
-  places_.nearest_stage = groups.stages->rank();
-  places_.nearest_tp_rank = groups.tp->rank();
+  places_.nearest = {groups.stages->rank(), groups.tp->rank()};
 
   const placement::TrainerRank& self = plan.ranks[static_cast<size_t>(rank)];
   const auto device_of = [&](const placement::TrainerRank& of) -> const placement::Device& {
@@ -40,7 +39,9 @@ ReplicaArenas::ReplicaArenas(const LayoutGroups& groups, const placement::Plan& 
   }
   const std::vector<std::string> all = groups.world->all_gather_strings(reached ? "yes" : "no");
   readable_ = std::all_of(all.begin(), all.end(), [](const std::string& text) { return text == "yes"; });
-  if (!readable_) mappings_.clear();
+  if (readable_) return;
+  data_.clear();
+  mappings_.clear();
 }
 
 void ReplicaArenas::open(const weights::Arena& own) {
@@ -48,7 +49,7 @@ void ReplicaArenas::open(const weights::Arena& own) {
     std::vector<const std::byte*>& of_stage = data_.emplace_back();
     for (size_t rank = 0; rank < places_.ranks[stage].size(); ++rank) {
       const weights::SharedPlace& place = places_.ranks[stage][rank];
-      if (static_cast<int>(stage) == places_.nearest_stage && static_cast<int>(rank) == places_.nearest_tp_rank) {
+      if (weights::RankPlace{static_cast<int>(stage), static_cast<int>(rank)} == places_.nearest) {
         of_stage.push_back(own.data());
         continue;
       }

@@ -24,15 +24,15 @@ class ReplicaArenas {
   // that the ranks of a slot, which may be of several replicas, do the same.
   bool readable() const { return readable_; }
   const weights::ReplicaPlaces& places() const { return places_; }
-  // Of a readable replica on GPUs, as this rank's GPU reads them: [stage][tensor-parallel rank].
-  const std::vector<std::vector<const std::byte*>>& data() const { return data_; }
+  // Of a readable replica on GPUs, as this rank's GPU reads them.
+  const weights::OfRanks<const std::byte*>& data() const { return data_; }
 
  private:
   void open(const weights::Arena& own);
 
   bool readable_ = false;
   weights::ReplicaPlaces places_;
-  std::vector<std::vector<const std::byte*>> data_;
+  weights::OfRanks<const std::byte*> data_;
   std::vector<std::unique_ptr<weights::Mapping>> mappings_;
 };
 

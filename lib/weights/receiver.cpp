@@ -114,8 +114,7 @@ void Receiver::receive_shared(const Json& update_info, const TakeBucket& take, c
   if (own->contains("shards")) {
     const ReplicaPlaces places = parse_replica_places(*own, kHandles);
     ReplicaMemory replica;
-    replica.nearest_stage = places.nearest_stage;
-    replica.nearest_tp_rank = places.nearest_tp_rank;
+    replica.nearest = places.nearest;
     for (const auto& of_stage : places.ranks) {
       auto& memory = replica.ranks.emplace_back();
       for (const SharedPlace& place : of_stage) memory.push_back(open(place));

@@ -35,9 +35,8 @@ struct SharedMemory {
 };
 // The weights of a replica's ranks, each laid out as arch::replica_layouts has it.
 struct ReplicaMemory {
-  std::vector<std::vector<SharedMemory>> ranks;  // [stage][tensor-parallel rank]
-  int nearest_stage = 0;                         // the rank on the worker's own device
-  int nearest_tp_rank = 0;
+  OfRanks<SharedMemory> ranks;
+  RankPlace nearest;  // the one on the worker's own device
 };
 // Takes a bucket's tensors from the shards.
 using TakeShards = std::function<void(const Bucket& bucket, const ReplicaMemory& replica)>;

@@ -14,7 +14,7 @@ Json to_json(const ReplicaPlaces& replica) {
     Json& places = shards.emplace_back(Json::array());
     for (const SharedPlace& place : of_stage) places.push_back(to_json(place));
   }
-  return {{"shards", std::move(shards)}, {"nearest", {replica.nearest_stage, replica.nearest_tp_rank}}};
+  return {{"shards", std::move(shards)}, {"nearest", {replica.nearest.stage, replica.nearest.tp_rank}}};
 }
 
 SharedPlace parse_shared_place(const Json& json, const std::string& where) {
@@ -41,8 +41,7 @@ ReplicaPlaces parse_replica_places(const Json& json, const std::string& where) {
   const auto below = [](int64_t number, std::size_t end) { return number >= 0 && number < static_cast<int64_t>(end); };
   if (nearest.size() != 2 || !below(nearest[0], shards.size()) || !below(nearest[1], shards[0].size()))
     refuse("\"nearest\" must be the stage and the tensor-parallel rank of one of the shards");
-  replica.nearest_stage = static_cast<int>(nearest[0]);
-  replica.nearest_tp_rank = static_cast<int>(nearest[1]);
+  replica.nearest = {static_cast<int>(nearest[0]), static_cast<int>(nearest[1])};
   return replica;
 }
 

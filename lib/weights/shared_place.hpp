@@ -1,6 +1,8 @@
 // What a rank says of its memory to the worker of an engine that reads it, and its form in requests.
 #pragma once
 
+#include <compare>
+#include <cstddef>
 #include <cstdint>
 #include <string>
 #include <vector>
@@ -16,11 +18,25 @@ struct SharedPlace {
   uint64_t bytes = 0;
 };
 
-// The weights of all ranks of a replica, in shards; one of the ranks is on the reader's own device.
+// One of a replica's ranks.
+struct RankPlace {
+  int stage = 0;
+  int tp_rank = 0;
+  auto operator<=>(const RankPlace&) const = default;
+};
+
+// What each rank of a replica has: [stage][tensor-parallel rank], as many ranks on every stage.
+template <typename T>
+using OfRanks = std::vector<std::vector<T>>;
+template <typename T>
+const T& of_rank(const OfRanks<T>& ranks, RankPlace rank) {
+  return ranks.at(static_cast<std::size_t>(rank.stage)).at(static_cast<std::size_t>(rank.tp_rank));
+}
+
+// The weights of all ranks of a replica, in shards.
 struct ReplicaPlaces {
-  std::vector<std::vector<SharedPlace>> ranks;  // [stage][tensor-parallel rank], as many ranks on every stage
-  int nearest_stage = 0;
-  int nearest_tp_rank = 0;
+  OfRanks<SharedPlace> ranks;
+  RankPlace nearest;  // the one on the reader's own device
 };
 
 Json to_json(const SharedPlace& place);      // {"handle", "offset", "bytes"}

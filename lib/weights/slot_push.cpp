@@ -7,8 +7,8 @@
 namespace vime::weights {
 namespace {
 
-// The ranks' places, one entry per UUID. A missing or doubled peer is refused: its engine worker would find
-// nothing, or another device's memory.
+// The ranks' places, one entry per UUID. A missing or doubled peer is refused: its engine worker would find nothing, or
+// another device's memory.
 std::map<std::string, Json> merge_places(const std::vector<std::string>& texts, const placement::Slot& slot) {
   if (static_cast<int>(texts.size()) != slot.count) {
     throw Error(ErrorKind::process_failed, "slot of engine " + std::to_string(slot.engine) + ": handles of " +
@@ -60,34 +60,28 @@ void SlotPush::send(const Bucket& bucket, const SharedPlace& place) {
   complete();
 }
 
-// Collective; the leader gets every rank's text, in their order.
-std::vector<std::string> SlotPush::gather_places(const Json& own) {
-  return options_.group->gather(Json{{options_.uuid, own}}.dump());
+// own: this rank's places. The leader posts what is made of all ranks', by the UUIDs of their devices. Collective.
+void SlotPush::post(const Json& own, const std::function<Json(const std::map<std::string, Json>&)>& update_info) {
+  const std::vector<std::string> texts = options_.group->gather(Json{{options_.uuid, own}}.dump());
+  if (!session_) return;
+  session_->attempt(
+      [&] { reply_ = session_->engine().send_update_weights(update_info(merge_places(texts, options_.slot))); });
 }
 
 void SlotPush::begin(const Bucket& bucket, const SharedPlace& place) {
-  const std::vector<std::string> texts = gather_places(to_json(place));
-  if (!session_) return;
-  session_->attempt([&] {
+  post(to_json(place), [&](const std::map<std::string, Json>& all) {
     std::map<std::string, SharedPlace> places;
-    for (const auto& [uuid, json] : merge_places(texts, options_.slot))
-      places[uuid] = parse_shared_place(json, "handle of " + uuid);
-    EngineClient& engine = session_->engine();
-    reply_ = engine.send_update_weights(
-        engine.protocol().slot_update_info(bucket, places, options_.lifetime, options_.sent));
+    for (const auto& [uuid, json] : all) places[uuid] = parse_shared_place(json, "handle of " + uuid);
+    return session_->engine().protocol().slot_update_info(bucket, places, options_.lifetime, options_.sent);
   });
 }
 
 void SlotPush::begin_shards(const Bucket& bucket, const ReplicaPlaces& replica) {
   VIME_CHECK(options_.lifetime == Lifetime::push, "shards are read where they lie");
-  const std::vector<std::string> texts = gather_places(to_json(replica));
-  if (!session_) return;
-  session_->attempt([&] {
+  post(to_json(replica), [&](const std::map<std::string, Json>& all) {
     std::map<std::string, ReplicaPlaces> places;
-    for (const auto& [uuid, json] : merge_places(texts, options_.slot))
-      places[uuid] = parse_replica_places(json, "handles of " + uuid);
-    EngineClient& engine = session_->engine();
-    reply_ = engine.send_update_weights(engine.protocol().slot_shards_info(bucket, places, options_.sent));
+    for (const auto& [uuid, json] : all) places[uuid] = parse_replica_places(json, "handles of " + uuid);
+    return session_->engine().protocol().slot_shards_info(bucket, places, options_.sent);
   });
 }
 

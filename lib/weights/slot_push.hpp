@@ -6,7 +6,9 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <future>
+#include <map>
 #include <optional>
 #include <string>
 #include <vector>
@@ -58,13 +60,13 @@ class SlotPush {
   void complete();
   // As begin(), of weights that lie in the shards of a replica: the one that this rank is of. Workers of all slots of
   // the replica read them, so before it every rank of the replica has done what writes its weights, and none writes
-  // them before all slots have finished; Lifetime::push. Of engines whose protocol reads shards.
+  // them before all slots have finished; Lifetime::push. Not of vLLM.
   void begin_shards(const Bucket& bucket, const ReplicaPlaces& replica);
   // The leader's result; nothing on other ranks.
   std::optional<EngineResult> finish();
 
  private:
-  std::vector<std::string> gather_places(const Json& own);
+  void post(const Json& own, const std::function<Json(const std::map<std::string, Json>& places)>& update_info);
 
   SlotPushOptions options_;
   std::optional<PushSession> session_;               // the leader's

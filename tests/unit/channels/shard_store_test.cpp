@@ -114,8 +114,7 @@ TEST_CASE("from every layout every engine's workers get their parts, and all of 
             CAPTURE(tp_size);
             CAPTURE(workers);
             CAPTURE(index);
-            trainer.memory.nearest_stage = index % stages;
-            trainer.memory.nearest_tp_rank = index % tp_size;
+            trainer.memory.nearest = {index % stages, index % tp_size};
             Worker worker(config, DType::f32, index, workers);
             worker.store.start();
             CHECK(worker.store.missing().size() == worker.layout.entries.size());

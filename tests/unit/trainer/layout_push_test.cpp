@@ -44,7 +44,7 @@ std::vector<std::byte> put_together(const arch::ModelConfig& config, const weigh
   const channels::ShardSources sources(
       arch::replica_layouts(config, dtype, static_cast<int>(replica.ranks.at(0).size()),
                             static_cast<int>(replica.ranks.size())),
-      {replica.nearest_stage, replica.nearest_tp_rank});
+      replica.nearest);
   std::vector<std::byte> wholes(bucket.bytes);
   const std::vector<arch::Parameter> parameters = arch::parameters(config, dtype);
   for (const weights::BucketEntry& entry : bucket.entries) {

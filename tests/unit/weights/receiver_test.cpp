@@ -184,7 +184,7 @@ TEST_CASE("the shards of all ranks of a replica are opened, by stage and tensor-
   const SharedArena first(64), second(128);
   first.data()[0] = std::byte{7};
   second.data()[32] = std::byte{9};
-  const ReplicaPlaces places{{{{first.handle(), 0, 64}}, {{second.handle(), 32, 96}}}, 1, 0};
+  const ReplicaPlaces places{{{{first.handle(), 0, 64}}, {{second.handle(), 32, 96}}}, {1, 0}};
   Json info = manifest_json(kPair);  // its offsets are of no meaning, so they are behind no end
   info["handles"] = {{kUuid, to_json(places)}, {kOther, {{"shards", "garbage"}}}};
   Receiver receiver(0, kUuid, kTimeout);
@@ -199,8 +199,7 @@ TEST_CASE("the shards of all ranks of a replica are opened, by stage and tensor-
     CHECK(replica.ranks[0][0].data[0] == std::byte{7});
     CHECK(replica.ranks[1][0].bytes == 96);
     CHECK(replica.ranks[1][0].data[0] == std::byte{9});
-    CHECK(replica.nearest_stage == 1);
-    CHECK(replica.nearest_tp_rank == 0);
+    CHECK(replica.nearest == RankPlace{1, 0});
   };
   receiver.receive(info, take_nothing, take);
   CHECK(taken == 1);
