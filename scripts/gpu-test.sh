@@ -4,7 +4,8 @@
 # --gpus N   uses the first N GPUs (default: all)
 # --out DIR  logs and JSON of every step (default gpu-results)
 # --only     some of: tests sweep quickstart weight-sync train generate kernels vllm-ipc vllm-nccl (default all; from four GPUs
-#            on what needs many: sweep weight-sync)
+#            on what needs many: sweep weight-sync), and layouts, which only this starts: every layout of eight devices, which
+#            share the GPUs that are there
 # --build    a build folder that is there already, instead of building build/cuda
 # --vllm     an environment with vLLM, or its bin/vllm: the steps vllm-ipc and vllm-nccl run against its servers and time its own sender
 # The exit status is 1 when a step failed. NVLink multicast stays off: it is not needed, and some hosts forbid it.
@@ -24,7 +25,7 @@ while [ $# -gt 0 ]; do
     --only) steps=$2; shift 2 ;;
     --build) build_dir=$2; shift 2 ;;
     --vllm) vllm=$2; shift 2 ;;
-    *) sed -n '2,11p' "$0" >&2; exit 2 ;;
+    *) sed -n '2,12p' "$0" >&2; exit 2 ;;
   esac
 done
 if [ "${gpus:-0}" -lt 1 ]; then echo "gpu-test: nvidia-smi lists no GPU" >&2; exit 2; fi
@@ -108,6 +109,9 @@ elif wanted sweep; then
   for dtype in float32 bfloat16; do
     step "sweep-$dtype" "$vime" check-parallel sweep --device cuda --dtype $dtype --json "$out/sweep-$dtype.json"
   done
+fi
+if wanted layouts; then
+  step sweep-layouts "$vime" check-parallel sweep --device cuda --devices-per-gpu $(((8 + gpus - 1) / gpus)) --json "$out/sweep-layouts.json"
 fi
 if wanted quickstart; then
   rm -rf "$out"/run-*

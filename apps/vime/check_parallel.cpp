@@ -27,6 +27,7 @@ struct LegArguments {
   bool pp_given = false;
   std::string gpus_per_engine = "2";
   std::string device = "cpu";
+  std::string devices_per_gpu = "1";
   std::string dtype;
   bool num_gpus_given = false;
 };
@@ -90,6 +91,12 @@ void add_leg_arguments(CLI::App& command, LegArguments& arguments) {
       .add_option("--device", arguments.device, "cpu: virtual devices of this machine; cuda: its GPUs (default cpu)")
       ->check(CLI::IsMember({"cpu", "cuda"}))
       ->type_name("cpu|cuda");
+  command
+      .add_option(
+          "--devices-per-gpu", arguments.devices_per_gpu,
+          "Devices that share each GPU and take turns on it, to try layouts of more devices than there are GPUs "
+          "(default 1)")
+      ->type_name("N");
   command.add_option("--dtype", arguments.dtype, "Type of weights (default bfloat16 on GPUs, float32 on the CPU)")
       ->check(CLI::IsMember({"float32", "bfloat16"}))
       ->type_name("TYPE");
@@ -100,6 +107,7 @@ sweep::SweepPlan plan_of(const LegArguments& arguments, const std::string& run_i
   sweep::SweepRequest request;
   request.device = arguments.device;
   request.dtype = arguments.dtype;
+  request.devices_per_gpu = sweep::parse_count("--devices-per-gpu", arguments.devices_per_gpu);
   request.find_gpus = find_gpus;
   request.num_gpus_given = arguments.num_gpus_given;
   request.sizes = {sweep::parse_sizes("--num-gpus", arguments.num_gpus), sweep::parse_sizes("--tp", arguments.tp),

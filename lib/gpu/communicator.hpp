@@ -1,5 +1,6 @@
-// A group of processes with one GPU each that exchange memory through NCCL. All ranks call the same operations in the
-// same order. An operation is given to a stream and returns at once; the memory is the stream's until it is done.
+// A group of processes with one GPU each, or a share of one, that exchange memory through NCCL. All ranks call the same
+// operations in the same order. An operation is given to a stream and returns at once; the memory is the stream's until
+// it is done.
 //
 // Nothing here waits for ever: joining, every operation and every wait has the group's timeout. A rank that is not
 // there any more, hangs, or got out of step is found by that deadline, by this thread or by one that watches the

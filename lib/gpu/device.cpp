@@ -1,6 +1,7 @@
 #include "gpu/device.hpp"
 
 #include <algorithm>
+#include <cstdlib>
 #include <cstring>
 #include <optional>
 #include <vector>
@@ -8,6 +9,7 @@
 #include "base/error.hpp"
 #include "base/strings.hpp"
 #include "devices/devices.hpp"
+#include "devices/gpu_share.hpp"
 #include "gpu/check.hpp"
 
 namespace vime::gpu {
@@ -37,6 +39,8 @@ std::string device_uuid(int ordinal) {
 
 namespace {
 
+thread_local int shares = 1;  // of the calling thread's GPU, of which one is its own
+
 // Asked once: a device's properties take long to get, and none comes or goes while a process lives.
 const std::vector<std::string>& seen_uuids() {
   static const std::vector<std::string> seen = [] {
@@ -49,9 +53,17 @@ const std::vector<std::string>& seen_uuids() {
 
 std::optional<int> ordinal_of(const std::string& uuid) {
   const std::vector<std::string>& seen = seen_uuids();
-  const auto found = std::find(seen.begin(), seen.end(), uuid);
+  const auto found = std::find(seen.begin(), seen.end(), devices::share_of(uuid).gpu);
   if (found == seen.end()) return std::nullopt;
   return static_cast<int>(found - seen.begin());
+}
+
+// NCCL takes two ranks of a host on one GPU for a mistake; those that give themselves different hosts exchange over
+// sockets, here those of the loopback. It asks once in a process's life. Values that the user has set stay.
+void be_a_host_of_its_own(const std::string& uuid) {
+  ::setenv("NCCL_HOSTID", uuid.c_str(), 1);
+  ::setenv("NCCL_SOCKET_IFNAME", "lo", 0);
+  ::setenv("NCCL_IB_DISABLE", "1", 0);
 }
 
 }  // namespace
@@ -64,6 +76,8 @@ int select_device(const std::string& uuid) {
                                         (seen.empty() ? std::string("none") : join(seen, ", ")));
   }
   VIME_CUDA(cudaSetDevice(*ordinal));
+  shares = devices::share_of(uuid).of;
+  if (shares > 1) be_a_host_of_its_own(uuid);
   return *ordinal;
 }
 
@@ -93,7 +107,8 @@ void read_from(const std::string& uuid) {
 MemoryInfo memory_info() {
   size_t free_bytes = 0, total_bytes = 0;
   VIME_CUDA(cudaMemGetInfo(&free_bytes, &total_bytes));
-  return {free_bytes, total_bytes};
+  const auto own = total_bytes / static_cast<size_t>(shares);
+  return {std::min(free_bytes, own), own};
 }
 
 void synchronize() {

@@ -8,8 +8,9 @@ namespace vime::gpu {
 
 bool built();  // whether this binary can drive GPUs at all; every other call of this room then is Error{refused}
 
-// Makes the GPU with this UUID (lower case, no prefix) the calling thread's and returns its ordinal. Error{refused}
-// naming those that CUDA sees when it is not among them.
+// Makes the GPU with this UUID (lower case, no prefix), or the share of one (devices/gpu_share.hpp), the calling
+// thread's and returns the GPU's ordinal. Error{refused} naming those that CUDA sees when it is not among them. A
+// process whose threads take several shares of one GPU cannot have them exchange anything (communicator.hpp).
 int select_device(const std::string& uuid);
 int device_count();
 std::string device_uuid(int ordinal);
@@ -24,6 +25,7 @@ struct MemoryInfo {
   uint64_t free_bytes = 0;  // other processes' memory counts as used
   uint64_t total_bytes = 0;
 };
+// Of a share: its part of the whole, and no more than that is free.
 MemoryInfo memory_info();
 
 // Blocks until everything given to this thread's GPU has been done; the place where errors of kernels come up.

@@ -22,6 +22,11 @@ Section placement() {
         .field = FIELD(placement.device_uuids),
         .doc = "The GPUs in the order of the devices: 8-4-4-4-12 hexadecimal digits in lower case, without prefix.",
         .derived = "those that CUDA sees, the first ones (`CUDA_VISIBLE_DEVICES` is honoured)"},
+       {.name = "devices_per_gpu",
+        .field = FIELD(placement.devices_per_gpu),
+        .doc = "Devices on each GPU, to try a layout on fewer GPUs than it has devices: they take turns and share the "
+               "memory equally; the embedded engine only. Their UUIDs are the GPU's with `/0of4`, `/1of4`, ... behind.",
+        .limits = between(1, kMostPerGpu)},
        {.name = "colocate",
         .field = FIELD(placement.colocate),
         .doc =

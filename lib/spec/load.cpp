@@ -213,7 +213,7 @@ ExperimentSpec parse(const std::string& text, const std::string& name, const std
   int number = 0;
   for (const std::string& one : overrides) read_override(one, ++number, spec, problems);
   require_keys(spec, problems);
-  Machine machine{{{}, "no GPUs were looked for"}, ""};
+  Machine machine{{{}, "no GPUs were looked for"}};
   if (spec.placement.device != "cpu" && find_gpus) machine.found = find_gpus();
   derive_values(spec, problems, machine);
   check_spec(spec, problems, machine);

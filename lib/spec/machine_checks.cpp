@@ -3,6 +3,7 @@
 #include <set>
 
 #include "base/strings.hpp"
+#include "devices/gpu_share.hpp"
 #include "spec/checks.hpp"
 #include "spec/placement_request.hpp"
 #include "spec/yaml_tree.hpp"
@@ -44,25 +45,31 @@ bool on_one_machine(const ExperimentSpec& spec) {
   return spec.placement.nodes.size() == (spec.engine.backend == "external" ? 2 : 1);
 }
 
+// "1 GPU", "2 GPUs for 8 devices"
+std::string gpus_text(const Machine& machine) {
+  const auto devices = static_cast<int64_t>(machine.found.gpus.size());
+  return text(machine.gpus) + (machine.gpus == 1 ? " GPU" : " GPUs") +
+         (devices == machine.gpus ? "" : " for " + text(devices) + " devices");
+}
+
 // Why the job cannot have GPUs of this machine; "" where it can.
-std::string lacking(const ExperimentSpec& spec, const devices::Inventory& machine) {
+std::string lacking(const ExperimentSpec& spec, const Machine& machine) {
   const Placement& placement = spec.placement;
-  if (machine.gpus.empty()) return machine.reason.empty() ? "this machine has no GPU" : machine.reason;
+  const devices::Inventory& found = machine.found;
+  if (found.gpus.empty()) return found.reason.empty() ? "this machine has no GPU" : found.reason;
   if (!on_one_machine(spec)) {
     return "GPUs are driven on one machine in this version, the job has " +
            text(static_cast<int64_t>(placement.nodes.size())) + " nodes";
   }
-  const auto there = static_cast<int64_t>(machine.gpus.size());
-  if (placement.nodes[0] <= there) return "";
-  return "this machine has " + text(there) + (there == 1 ? " GPU, " : " GPUs, ") + text(placement.nodes[0]) +
-         " are needed";
+  if (placement.nodes[0] <= static_cast<int64_t>(found.gpus.size())) return "";
+  return "this machine has " + gpus_text(machine) + ", " + text(placement.nodes[0]) + " are needed";
 }
 
 // GPUs where there are enough of them.
 void derive_device(ExperimentSpec& spec, Machine& machine) {
   Placement& placement = spec.placement;
   if (placement.device != "auto") return;
-  machine.cpu_taken = lacking(spec, machine.found);
+  machine.cpu_taken = lacking(spec, machine);
   placement.device = machine.cpu_taken.empty() ? "cuda" : "cpu";
 }
 
@@ -95,24 +102,36 @@ void check_uuids(const Placement& placement, const devices::Inventory& machine, 
   }
 }
 
-void check_gpus(const ExperimentSpec& spec, const devices::Inventory& machine, Problems& problems) {
+// The cure for too few GPUs, where there is one.
+std::string to_share(const ExperimentSpec& spec, const Machine& machine) {
+  const int64_t wanted = (spec.placement.nodes[0] + machine.gpus - 1) / machine.gpus;
+  if (spec.engine.backend != "embedded" || wanted > kMostPerGpu) return "";
+  return "; with placement.devices_per_gpu " + text(wanted) + " they share GPUs, to try the layout";
+}
+
+void check_gpus(const ExperimentSpec& spec, const Machine& machine, Problems& problems) {
   const Placement& placement = spec.placement;
-  if (machine.gpus.empty()) {
-    return problems.add_at("placement.device", "placement.device is cuda, but " + machine.reason);
+  if (machine.found.gpus.empty()) {
+    return problems.add_at("placement.device", "placement.device is cuda, but " + machine.found.reason);
   }
   if (!on_one_machine(spec)) {
     return problems.add_at("placement.nodes",
                            "GPUs are driven on one machine in this version, but placement.nodes has " +
                                text(static_cast<int64_t>(placement.nodes.size())) + " nodes");
   }
-  const auto there = static_cast<int64_t>(machine.gpus.size());
-  if (placement.nodes[0] > there) {
-    return problems.add_at("placement.nodes", text(placement.nodes[0]) + " GPUs are needed (trainer " +
+  if (placement.nodes[0] > static_cast<int64_t>(machine.found.gpus.size())) {
+    const std::string what = placement.devices_per_gpu == 1 ? " GPUs" : " devices";
+    return problems.add_at("placement.nodes", text(placement.nodes[0]) + what + " are needed (trainer " +
                                                   text(trainer_devices(placement)) + ", engines behind it " +
                                                   text(devices_behind(placement)) + "), this machine has " +
-                                                  text(there));
+                                                  gpus_text(machine) + to_share(spec, machine));
   }
-  check_uuids(placement, machine, problems);
+  if (placement.devices_per_gpu > 1 && spec.engine.backend != "embedded") {
+    problems.add_at("placement.devices_per_gpu", "\"placement.devices_per_gpu\" is " + text(placement.devices_per_gpu) +
+                                                     ", but vLLM servers need whole GPUs; use 1, or engine.backend "
+                                                     "embedded");
+  }
+  check_uuids(placement, machine.found, problems);
 }
 
 // Keys that mean something on GPUs only.
@@ -129,6 +148,7 @@ void check_cpu(const ExperimentSpec& spec, Problems& problems, const Machine& ma
                         cpu_reason(machine));
   }
   if (!spec.placement.device_uuids.empty()) refuse("placement.device_uuids", "given");
+  if (spec.placement.devices_per_gpu != 1) refuse("placement.devices_per_gpu", text(spec.placement.devices_per_gpu));
   if (spec.trainer.recompute_granularity != "none")
     refuse("trainer.recompute_granularity", spec.trainer.recompute_granularity);
   if (spec.offload.train) refuse("offload.train", "true");
@@ -152,6 +172,9 @@ void derive_machine(ExperimentSpec& spec, const Problems& problems, Machine& mac
   if (!problems.is_given("placement.rollout_num_gpus") && placement.colocate)
     placement.rollout_num_gpus = trainer_devices(placement);
   if (!problems.is_given("placement.nodes")) derive_nodes(placement, spec.engine.backend == "external");
+  machine.gpus = static_cast<int64_t>(machine.found.gpus.size());
+  if (problems.sound({"placement.devices_per_gpu"}))
+    machine.found = devices::divide(machine.found, static_cast<int>(placement.devices_per_gpu));
   derive_device(spec, machine);
   if (placement.device_uuids.empty()) derive_uuids(spec, machine.found);
   const bool gpus = placement.device == "cuda";
@@ -170,12 +193,13 @@ std::string cpu_reason(const Machine& machine) {
 }
 
 void check_machine(const ExperimentSpec& spec, Problems& problems, const Machine& machine) {
-  if (!problems.sound({"placement.device", "placement.nodes", "placement.device_uuids", "placement.actor_num_nodes",
-                       "placement.actor_num_gpus_per_node", "placement.rollout_num_gpus"})) {
+  if (!problems.sound({"placement.device", "placement.nodes", "placement.device_uuids", "placement.devices_per_gpu",
+                       "placement.actor_num_nodes", "placement.actor_num_gpus_per_node",
+                       "placement.rollout_num_gpus"})) {
     return;
   }
   if (spec.placement.device == "cuda") {
-    check_gpus(spec, machine.found, problems);
+    check_gpus(spec, machine, problems);
     check_offload(spec, problems);
   } else {
     check_cpu(spec, problems, machine);

@@ -40,7 +40,7 @@ uint64_t leg_bytes(const SweepPlan& plan) {
 }
 
 int default_jobs(const SweepPlan& plan) {
-  if (plan.settings.device != "cuda") return 1;
+  if (plan.settings.device != "cuda" || plan.settings.devices_per_gpu > 1) return 1;
   uint64_t least = std::numeric_limits<uint64_t>::max();
   for (const devices::Gpu& gpu : plan.machine.gpus) least = std::min(least, gpu.memory_bytes);
   const auto usable = static_cast<uint64_t>(kUsable * static_cast<double>(least));

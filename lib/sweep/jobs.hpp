@@ -13,7 +13,8 @@ namespace vime::sweep {
 uint64_t leg_bytes(const SweepPlan& plan);
 
 // On GPUs as many as fit into the smallest of them, since a leg is mostly starts and waits, but no more than 4, which
-// no measurement stands behind yet. On the CPU one: a leg of 8 devices is 16 processes.
+// no measurement stands behind yet. One on GPUs that several devices share, where legs would only wait for each other,
+// and on the CPU: a leg of 8 devices is 16 processes.
 int default_jobs(const SweepPlan& plan);
 
 // The devices of the legs that are running. A leg takes neighbouring devices, those with the fewest legs.

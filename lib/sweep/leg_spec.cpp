@@ -39,6 +39,7 @@ void set_placement(spec::ExperimentSpec& spec, const Leg& leg, const LegSettings
   if (settings.device == "cuda") {
     const auto first = settings.device_uuids.begin();
     spec.placement.device_uuids.assign(first, first + leg.num_gpus);
+    spec.placement.devices_per_gpu = settings.devices_per_gpu;
   }
   spec.offload = {};  // trainer and engines are compared side by side
   spec.placement.nodes = {leg.num_gpus};

@@ -12,7 +12,8 @@ namespace vime::sweep {
 struct LegSettings {
   int gpus_per_engine = 2;
   std::string device = "cpu";             // or "cuda"
-  std::vector<std::string> device_uuids;  // of the GPUs that legs may use; a leg takes the first ones
+  std::vector<std::string> device_uuids;  // of GPUs that legs may use, or shares of them; a leg takes the first ones
+  int devices_per_gpu = 1;
   std::string dtype = "float32";
   std::string recompute_granularity = "none";
   int64_t samples = 16;        // of one rollout

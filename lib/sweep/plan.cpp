@@ -5,6 +5,7 @@
 #include "arch/parallel_sizes.hpp"
 #include "base/error.hpp"
 #include "base/strings.hpp"
+#include "devices/gpu_share.hpp"
 #include "spec/load.hpp"
 #include "spec/placement_request.hpp"
 #include "spec/print.hpp"
@@ -74,13 +75,18 @@ void leave_out(std::vector<int>& sizes, const char* dimension, const LegSizes& a
   });
 }
 
+const char* devices_word(const SweepPlan& plan) {
+  return plan.settings.devices_per_gpu == 1 ? "GPUs" : "devices";
+}
+
 LegSizes possible_sizes(const SweepRequest& request, SweepPlan& plan, const arch::ModelConfig& config) {
   LegSizes sizes = request.sizes;
-  const auto there = static_cast<int>(plan.machine.gpus.size());
+  const auto there = static_cast<int>(plan.settings.device_uuids.size());
   if (request.device == "cuda" && !request.num_gpus_given) {
     std::erase_if(sizes.num_gpus, [&](int number) {
       if (number > there)
-        plan.left_out.push_back(std::to_string(number) + " GPUs (there are " + std::to_string(there) + ")");
+        plan.left_out.push_back(std::to_string(number) + " " + devices_word(plan) + " (there are " +
+                                std::to_string(there) + ")");
       return number > there;
     });
     if (sizes.num_gpus.empty()) sizes.num_gpus = {there};  // a single GPU
@@ -90,36 +96,54 @@ LegSizes possible_sizes(const SweepRequest& request, SweepPlan& plan, const arch
   return sizes;
 }
 
+void require_there(const std::vector<int>& numbers, const SweepPlan& plan) {
+  const auto gpus = static_cast<int>(plan.machine.gpus.size());
+  const auto there = static_cast<int>(plan.settings.device_uuids.size());
+  for (const int number : numbers) {
+    if (number <= there) continue;
+    const int per_gpu = (number + gpus - 1) / gpus;
+    throw Error(
+        ErrorKind::refused,
+        "--num-gpus " + std::to_string(number) + ": this machine has " + std::to_string(gpus) +
+            (gpus == 1 ? " GPU" : " GPUs") + (gpus == there ? "" : " for " + std::to_string(there) + " devices"),
+        per_gpu <= spec::kMostPerGpu ? "with --devices-per-gpu " + std::to_string(per_gpu) + " they share GPUs" : "");
+  }
+}
+
 void settle_devices(const SweepRequest& request, SweepPlan& plan) {
   plan.settings.device = request.device;
   plan.settings.dtype = request.dtype;
   if (request.dtype.empty()) plan.settings.dtype = request.device == "cuda" ? "bfloat16" : "float32";
   if (request.device != "cuda") {
-    if (plan.settings.dtype == "float32") return;
-    throw Error(ErrorKind::refused, "--dtype " + plan.settings.dtype + ": training on the CPU is in float32");
+    if (plan.settings.dtype != "float32")
+      throw Error(ErrorKind::refused, "--dtype " + plan.settings.dtype + ": training on the CPU is in float32");
+    if (request.devices_per_gpu == 1) return;
+    throw Error(ErrorKind::refused,
+                "--devices-per-gpu " + std::to_string(request.devices_per_gpu) +
+                    ": --device is cpu, where every "
+                    "device is virtual",
+                "leave it out, or use --device cuda");
   }
   plan.settings.recompute_granularity = "selective";  // what runs on GPUs use
   plan.machine = request.find_gpus();
   if (plan.machine.gpus.empty()) throw Error(ErrorKind::refused, "--device cuda: " + plan.machine.reason);
-  for (const devices::Gpu& gpu : plan.machine.gpus) plan.settings.device_uuids.push_back(gpu.uuid);
-  for (const int number : request.sizes.num_gpus) {
-    if (!request.num_gpus_given || number <= static_cast<int>(plan.machine.gpus.size())) continue;
-    throw Error(ErrorKind::refused, "--num-gpus " + std::to_string(number) + ": this machine has " +
-                                        std::to_string(plan.machine.gpus.size()) + " GPUs");
-  }
+  plan.settings.devices_per_gpu = request.devices_per_gpu;
+  const devices::Inventory devices = devices::divide(plan.machine, request.devices_per_gpu);
+  for (const devices::Gpu& device : devices.gpus) plan.settings.device_uuids.push_back(device.uuid);
+  if (request.num_gpus_given) require_there(request.sizes.num_gpus, plan);
 }
 
 // The base spec is read as that of one virtual device, whatever its own placement: legs have theirs.
 std::vector<std::string> base_overrides(const SweepRequest& request) {
   std::vector<std::string> overrides = request.overrides;
   if (request.device != "cuda") return overrides;
-  for (const char* own :
-       {"placement.device=cpu", "placement.nodes=[1]", "placement.device_uuids=[]", "placement.colocate=true",
-        "placement.actor_num_nodes=1", "placement.actor_num_gpus_per_node=1", "placement.rollout_num_gpus=1",
-        "placement.rollout_num_gpus_per_engine=1", "trainer.tensor_model_parallel_size=1",
-        "trainer.pipeline_model_parallel_size=1", "trainer.context_parallel_size=1", "trainer.dtype=float32",
-        "trainer.recompute_granularity=none", "offload.train=false", "offload.rollout=false",
-        "engine.gpu_memory_utilization=0.9", "weight_sync.transport=auto"}) {
+  for (const char* own : {"placement.device=cpu", "placement.nodes=[1]", "placement.device_uuids=[]",
+                          "placement.devices_per_gpu=1", "placement.colocate=true", "placement.actor_num_nodes=1",
+                          "placement.actor_num_gpus_per_node=1", "placement.rollout_num_gpus=1",
+                          "placement.rollout_num_gpus_per_engine=1", "trainer.tensor_model_parallel_size=1",
+                          "trainer.pipeline_model_parallel_size=1", "trainer.context_parallel_size=1",
+                          "trainer.dtype=float32", "trainer.recompute_granularity=none", "offload.train=false",
+                          "offload.rollout=false", "engine.gpu_memory_utilization=0.9", "weight_sync.transport=auto"}) {
     overrides.push_back(own);
   }
   return overrides;

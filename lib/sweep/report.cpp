@@ -224,6 +224,7 @@ Json to_json(const SweepResult& result) {
           {"set", subject.set},
           {"seed", subject.seed},
           {"rollout_num_gpus_per_engine", subject.rollout_num_gpus_per_engine},
+          {"devices_per_gpu", subject.devices_per_gpu},
           {"jobs", subject.jobs},
           {"device", subject.device},
           {"model", subject.model},

@@ -30,6 +30,7 @@ struct Subject {
   std::vector<std::string> set;
   int64_t seed = 0;
   int rollout_num_gpus_per_engine = 2;
+  int devices_per_gpu = 1;
   int jobs = 1;  // legs that ran at the same time
   std::string device;
   std::string model;  // name of a preset, or a folder

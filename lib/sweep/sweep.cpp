@@ -32,6 +32,7 @@ Subject subject_of(const SweepPlan& plan, const SweepOptions& options) {
           .set = plan.overrides,
           .seed = spec.seed,
           .rollout_num_gpus_per_engine = plan.settings.gpus_per_engine,
+          .devices_per_gpu = plan.settings.devices_per_gpu,
           .jobs = plan.jobs,
           .device = spec.placement.device,
           .model = spec.model.path ? *spec.model.path : spec.model.preset.value_or(""),

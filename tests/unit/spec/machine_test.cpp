@@ -117,6 +117,38 @@ TEST_CASE("GPUs that are not there are refused, with the reason or the numbers")
       "expected a UUID for each of 2 devices, found 1"));
 }
 
+TEST_CASE("several devices share a GPU where the spec says so, as few on each as can be") {
+  const std::string four = "placement.actor_num_gpus_per_node=4", two_each = "placement.devices_per_gpu=2";
+  const ExperimentSpec spec = on(2, {kCuda, four, two_each});
+  CHECK(spec.placement.device_uuids ==
+        std::vector<std::string>{uuid(0) + "/0of2", uuid(1) + "/0of2", uuid(0) + "/1of2", uuid(1) + "/1of2"});
+  CHECK(parse(to_yaml(spec), "resolved.yaml", {}, machine_with(2)) == spec);
+  CHECK(on(1, {kAuto, four, "placement.devices_per_gpu=4"}).placement.device == "cuda");
+  CHECK(on(1, {kAuto, four}).placement.device == "cpu");
+  const ExperimentSpec named = on(2, {kCuda, "placement.device_uuids=[" + uuid(1) + "/1of2]", two_each});
+  CHECK(named.placement.device_uuids == std::vector<std::string>{uuid(1) + "/1of2"});
+}
+
+TEST_CASE("shares that are not there, or that cannot be used, are refused") {
+  const std::string four = "placement.actor_num_gpus_per_node=4", two_each = "placement.devices_per_gpu=2";
+  CHECK(contains(refusal_on(1, {kCuda, four}), "this machine has 1 GPU; with placement.devices_per_gpu 4 they share"));
+  CHECK(contains(refusal_on(1, {kCuda, four, two_each}),
+                 "4 devices are needed (trainer 4, engines behind it 0), this machine has 1 GPU for 2 devices; with "
+                 "placement.devices_per_gpu 4 they share GPUs"));
+  CHECK_FALSE(contains(refusal_on(1, {kCuda, "placement.actor_num_gpus_per_node=65"}), "devices_per_gpu"));
+  CHECK(contains(refusal_on(1, {kCuda, "placement.device_uuids=[" + uuid(0) + "]", two_each}),
+                 "it has " + uuid(0) + "/0of2, " + uuid(0) + "/1of2"));
+  CHECK(contains(refusal_on(1, {kCuda, two_each, "engine.backend=vllm", "placement.colocate=true"}),
+                 "\"placement.devices_per_gpu\" is 2, but vLLM servers need whole GPUs"));
+  CHECK_FALSE(contains(refusal_on(1, {kCuda, four, "engine.backend=vllm"}), "devices_per_gpu"));
+  CHECK(contains(refusal_on(0, {kCuda, two_each}), "placement.device is cuda, but the drawer is empty"));
+  for (const char* none : {"placement.devices_per_gpu=0", "placement.devices_per_gpu=65"}) {
+    for (const std::string& device : {kAuto, kCuda}) {
+      CHECK(contains(refusal_on(1, {device, four, none}), "must be an integer from 1 to 64"));
+    }
+  }
+}
+
 TEST_CASE("what is refused because auto took the CPU says why it did") {
   const std::string two = "placement.actor_num_gpus_per_node=2";
   const std::string few = "; placement.device auto took the CPU: this machine has 1 GPU, 2 are needed";
@@ -138,7 +170,7 @@ TEST_CASE("what goes with one kind of device is refused on the other") {
   for (const std::string& other :
        {std::string("trainer.recompute_granularity=full"), std::string("offload.train=true"),
         std::string("offload.rollout=true"), std::string("engine.gpu_memory_utilization=0.5"),
-        "placement.device_uuids=[" + uuid(0) + "]"}) {
+        std::string("placement.devices_per_gpu=2"), "placement.device_uuids=[" + uuid(0) + "]"}) {
     CAPTURE(other);
     CHECK(contains(refusal_on(0, {"placement.device=cpu", other}), "where it has no meaning"));
   }

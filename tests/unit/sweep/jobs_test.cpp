@@ -32,6 +32,9 @@ TEST_CASE("on the CPU legs run one after another, on GPUs as many as fit, up to 
   CHECK(default_jobs(plan) == 2);
   plan.machine.gpus[3].memory_bytes = leg / 2;
   CHECK(default_jobs(plan) == 1);
+  SweepPlan shared = plan_on(141 * gib, "cuda");
+  shared.settings.devices_per_gpu = 2;
+  CHECK(default_jobs(shared) == 1);
 }
 
 TEST_CASE("a leg of the Qwen3-0.6B shape takes what its parts take") {

@@ -202,3 +202,56 @@ TEST_CASE("what no leg or some legs cannot work with is refused before anything 
   CHECK_THROWS_AS(base_spec("", {"trainer.lrr=1"}), Error);
   CHECK_THROWS_AS(base_spec("/nowhere.yaml", {}), Error);
 }
+
+namespace {
+
+SweepRequest on_gpus(int gpus, int devices_per_gpu) {
+  SweepRequest asked = request();
+  asked.device = "cuda";
+  asked.devices_per_gpu = devices_per_gpu;
+  asked.find_gpus = [gpus] {
+    devices::Inventory machine;
+    for (int i = 0; i < gpus; ++i)
+      machine.gpus.push_back({i, std::to_string(i) + "-gpu", "a GPU", uint64_t{141} << 30, 9, 0});
+    return machine;
+  };
+  return asked;
+}
+
+}  // namespace
+
+TEST_CASE("one GPU that eight devices share has all legs, and every leg's spec reads back to itself") {
+  const SweepRequest asked = on_gpus(1, 8);
+  const SweepPlan plan = plan_sweep(asked, "run");
+  CHECK(plan.legs.size() == plan_sweep(on_gpus(8, 1), "run").legs.size());
+  CHECK(plan.legs.size() == 66);
+  CHECK(plan.left_out.empty());
+  CHECK(plan.jobs == 1);
+  TempDir samples;
+  for (const Leg& leg : plan.legs) {
+    const loop::Prepared prepared = prepare_leg(plan, leg, true, samples.path().string());
+    CAPTURE(leg_name(leg));
+    CHECK(prepared.plan.devices.back().uuid == "0-gpu/" + std::to_string(leg.num_gpus - 1) + "of8");
+    CHECK(spec::parse(spec::to_yaml(prepared.spec), "leg", {}, asked.find_gpus) == prepared.spec);
+  }
+}
+
+TEST_CASE("too few GPUs for the numbers that are asked for are refused, with the shares that would do") {
+  SweepRequest asked = on_gpus(2, 1);
+  asked.sizes.num_gpus = {8};
+  asked.num_gpus_given = true;
+  CHECK(contains(refusal(asked), "--num-gpus 8: this machine has 2 GPUs"));
+  CHECK(contains(refusal(asked), "with --devices-per-gpu 4 they share GPUs"));
+  asked.devices_per_gpu = 2;
+  CHECK(contains(refusal(asked), "--num-gpus 8: this machine has 2 GPUs for 4 devices"));
+  asked.devices_per_gpu = 4;
+  CHECK(refusal(asked) == "");
+  SweepRequest few = on_gpus(1, 2);
+  const SweepPlan plan = plan_sweep(few, "run");
+  CHECK(plan.left_out == std::vector<std::string>{"8 devices (there are 2)", "4 devices (there are 2)"});
+  few.device = "cpu";
+  CHECK(contains(refusal(few), "--devices-per-gpu 2: --device is cpu, where every device is virtual"));
+  few.device = "cuda";
+  few.devices_per_gpu = 65;
+  CHECK(contains(refusal(few), "devices_per_gpu"));
+}

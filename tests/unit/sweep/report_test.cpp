@@ -153,7 +153,7 @@ TEST_CASE("the largest error is the one that uses most of what its leg is allowe
 
 TEST_CASE("the JSON says what was swept, and by what") {
   SweepResult result = sweep_of({passed(kFirst)});
-  result.subject = {"0.1.0", "2026-11-29T14:02:11Z", "my.yaml", {"seed=7"}, 7, 4, 2, "cpu",
+  result.subject = {"0.1.0", "2026-11-29T14:02:11Z", "my.yaml", {"seed=7"}, 7, 4, 3, 2, "cpu",
                     "tiny",  {"PP 4 (2 layers)"}};
   const Json json = to_json(result);
   CHECK(json["vime"] == "0.1.0");
@@ -162,6 +162,7 @@ TEST_CASE("the JSON says what was swept, and by what") {
   CHECK(json["set"] == Json{"seed=7"});
   CHECK(json["seed"] == 7);
   CHECK(json["rollout_num_gpus_per_engine"] == 4);
+  CHECK(json["devices_per_gpu"] == 3);
   CHECK(json["jobs"] == 2);
   CHECK(json["device"] == "cpu");
   CHECK(json["model"] == "tiny");
