@@ -66,12 +66,15 @@ TensorFigures parse_figures(const Json& json, const std::string& what) {
 }  // namespace
 
 Json to_json(const StepProbe& probe) {
-  return {{"write", probe.write}, {"against", probe.against}, {"weight_spacing", probe.weight_spacing}};
+  return {{"write", probe.write},
+          {"against", probe.against},
+          {"weight_spacing", probe.weight_spacing},
+          {"round_weights", probe.round_weights}};
 }
 
 StepProbe parse_step_probe(const Json& json, const std::string& what) {
   return {json_string(json, "write", what), json_string(json, "against", what),
-          json_number(json, "weight_spacing", what)};
+          json_number(json, "weight_spacing", what), json_bool(json, "round_weights", what)};
 }
 
 Json to_json(const StepAnswer& answer) {

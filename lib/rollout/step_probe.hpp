@@ -1,7 +1,7 @@
 // What the parallel sweep asks trainer ranks about an optimizer step, and what each answers: figures of its part of
 // every parameter's gradient and weight, against those of a single rank, which has written its own to a file. Plain
 // data, and its JSON between driver and ranks.
-//   {"write": path, "against": path, "weight_spacing": number}
+//   {"write": path, "against": path, "weight_spacing": number, "round_weights": true or false}
 //   {"shards": [{"name", "full_shape", "dim", "begin", "end", "shape", "gradient": figures, "weight": figures}],
 //    "logprobs": [number], "logprobs_after": [number]}
 //   figures: {"largest", "squares", "compared", "difference", "difference_squares", "at", "found", "expected"}
@@ -26,6 +26,10 @@ struct StepProbe {
   // the power of two below them; 0 where there is no such type. Two masters that all but agree may round to neighbours,
   // so that much is no difference.
   double weight_spacing = 0.0;
+  // A rank in float32 keeps its weights, and those of its reference, rounded to bfloat16, from its first step on. What
+  // then lies between it and one in bfloat16 is the rounding of the arithmetic alone: an update smaller than half that
+  // spacing is lost to both.
+  bool round_weights = false;
 };
 
 // Of a rank's part of one tensor. The first two are of its own values, the others are 0 where there is no file.

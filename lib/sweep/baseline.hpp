@@ -21,8 +21,8 @@ double largest_logprob(const StepRecord& baseline);
 
 Baseline float32_baseline(std::vector<StepRecord> steps);
 
-// `exact`: the same steps, by a single process in float32 that has held its own against the files of `steps`.
-// Error{check_failed} when the two are so far apart that nothing can be told.
+// `exact`: the same steps, by a single process in float32 that has held its own, with rounded weights, against the
+// files of `steps`. Error{check_failed} when the two are so far apart that nothing can be told.
 Baseline bfloat16_baseline(std::vector<StepRecord> steps, const std::vector<StepRecord>& exact, double lr);
 
 // Of one step; the learning rate is the step's. `exact` as above.

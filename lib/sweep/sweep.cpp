@@ -157,14 +157,15 @@ class Sweep {
             options_.vime_binary};
   }
 
-  // In bfloat16 a second process, in float32, says how large the noise is.
+  // In bfloat16 a second process, in float32 with the same rounded weights, says how large the arithmetic's noise is.
   Baseline train_baseline(const LegTask& task, const Share& share) {
     std::vector<rollout::StepProbe> writing, comparing;
     std::vector<fs::path> files;
     for (size_t step = 0; step < samples_.files.size(); ++step) {
       files.push_back(task.folder / kStepsFolder / ("step_" + std::to_string(step + 1) + ".safetensors"));
       writing.push_back({.write = files.back().string()});
-      comparing.push_back({.against = files.back().string(), .weight_spacing = kBfloat16Spacing});
+      comparing.push_back(
+          {.against = files.back().string(), .weight_spacing = kBfloat16Spacing, .round_weights = true});
     }
     std::vector<StepRecord> steps = train_alone(task, samples_, writing);
     if (plan_.settings.dtype == "float32") {

@@ -25,7 +25,8 @@ struct Tolerances {
 // learning rates.
 Tolerances float32_tolerances(double largest_logprob);
 
-// The largest errors that one process made in bfloat16, held against the same process in float32. `gradients` is that
+// The largest errors that one process made in bfloat16, held against the same process in float32 with weights that are
+// rounded as its own (StepProbe::round_weights). `gradients` is that
 // of the whole gradient: the norm of the difference over the norm.
 struct Noise {
   double gradients = 0.0;

@@ -68,10 +68,22 @@ void Optimizer::share(ReplicasPtr replicas, std::shared_ptr<model::RankGroup> wo
 
 void Optimizer::make_state() {
   if (master_.defined()) return;
-  master_ = mixed() ? own(weights_).to(torch::kFloat32) : own(weights_);
+  master_ = mixed() ? own(weights_).to(torch::kFloat32, false, true) : own(weights_);
   if (options_.type != OptimizerType::adam) return;
   exp_avg_ = torch::zeros({end_ - begin_}, gradient_.options());
   exp_avg_sq_ = torch::zeros({end_ - begin_}, gradient_.options());
+}
+
+void Optimizer::round_weights(torch::ScalarType type) {
+  if (rounded_ == type) return;
+  VIME_CHECK(!master_.defined() && !mixed(), "float32 weights are rounded before the first step");
+  const torch::NoGradGuard no_grad;
+  rounded_ = type;
+  weights_.copy_(weights_.to(type));
+}
+
+void Optimizer::hand_on_master() {
+  own(weights_).copy_(rounded_ ? master_.to(*rounded_) : master_);
 }
 
 void Optimizer::offload() {
@@ -137,7 +149,7 @@ Optimizer::Result Optimizer::step() {
   } else {
     decay(result.lr);
     update(result.lr, scale);
-    if (mixed()) own(weights_).copy_(master_);
+    if (mixed()) hand_on_master();
   }
   replicas_->spread_parts(weights_);
   result.applied = true;
@@ -169,7 +181,9 @@ void Optimizer::update_fused(double lr, double scale) {
     if (from < to) step.decays.emplace_back(to - begin_, entry.parameter.full.shape.size() >= 2);
   }
   if (!step.decays.empty()) step.decays.back().first = end_ - begin_;
-  fused_adamw(step, master_, exp_avg_, exp_avg_sq_, sums_, mixed() ? own(weights_) : torch::Tensor());
+  const bool has_type = mixed() && !rounded_;  // that the kernel writes
+  fused_adamw(step, master_, exp_avg_, exp_avg_sq_, sums_, has_type ? own(weights_) : torch::Tensor());
+  if (rounded_) hand_on_master();
 }
 
 void Optimizer::update(double lr, double scale) {

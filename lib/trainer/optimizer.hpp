@@ -11,6 +11,7 @@
 #include <cstdint>
 #include <map>
 #include <memory>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -52,6 +53,10 @@ class Optimizer {
   }
   const torch::Tensor& weights() const { return weights_; }  // all of the arena, in the decoder's type
 
+  // From here on the weights, which are float32, hold numbers of this narrower type only, as weights of that type
+  // would; the master has what they lack. Before the first step; may be called again.
+  void round_weights(torch::ScalarType type);
+
   struct Result {
     double grad_norm = 0.0;  // before clipping, over all parameters of the model
     double lr = 0.0;         // that the schedule gave this step
@@ -86,7 +91,8 @@ class Optimizer {
     return static_cast<int64_t>(bytes / weights_.element_size());
   }
   torch::Tensor own(const torch::Tensor& flat) const { return flat.slice(0, begin_, end_); }
-  bool mixed() const { return weights_.scalar_type() != torch::kFloat32; }
+  bool mixed() const { return rounded_ || weights_.scalar_type() != torch::kFloat32; }
+  void hand_on_master();
   void make_state();  // when it is first needed: share() decides on its size
   torch::Tensor& state_named(const std::string& name);
   std::pair<int64_t, int64_t> own_part(const arch::ArenaEntry& entry) const;  // begin, end; empty where end <= begin
@@ -99,10 +105,11 @@ class Optimizer {
   OptimizerOptions options_;
   ReplicasPtr replicas_;
   std::shared_ptr<model::RankGroup> world_;
-  torch::Tensor weights_;               // the arena, [elements]
+  torch::Tensor weights_;  // the arena, [elements]
+  std::optional<torch::ScalarType> rounded_;
   torch::Tensor gradient_;              // float32 [elements]; undefined while offloaded
   int64_t begin_ = 0, end_ = 0;         // this rank's part of it
-  torch::Tensor master_;                // float32, of the part: the weights themselves where they are float32
+  torch::Tensor master_;                // float32, of the part: the weights themselves where they are all of it
   torch::Tensor sums_;                  // the part's gradients of all replicas; the gradient itself where there is one
   torch::Tensor exp_avg_, exp_avg_sq_;  // of the part; undefined with sgd
   int64_t steps_ = 0;

@@ -149,6 +149,7 @@ rollout::ScheduleOptions TrainerRank::schedule_options(int64_t samples) const {
 std::pair<std::vector<StepFigures>, rollout::StepAnswer> TrainerRank::train(const std::string& batch_path,
                                                                             const rollout::StepProbe* probe) {
   weights_are_there_ = false;
+  if (probe != nullptr && probe->round_weights) round_weights();
   const rollout::TrainBatch batch = rollout::read_train_batch(batch_path, options_.run_id);
   const BatchView view(batch);
   const std::vector<rollout::StepSchedule> steps =
@@ -173,6 +174,15 @@ std::pair<std::vector<StepFigures>, rollout::StepAnswer> TrainerRank::train(cons
   answer.logprobs_after = policy_->logprobs(*decoder_, view, mine);
   answer.shards = figures_of_step(*probe);
   return {std::move(figures), std::move(answer)};
+}
+
+void TrainerRank::round_weights() {
+  const torch::NoGradGuard no_grad;
+  optimizer_->round_weights(torch::kBFloat16);
+  if (!reference_) return;
+  for (model::Decoder::Named& parameter : reference_->parameters()) {
+    parameter.value.copy_(parameter.value.to(torch::kBFloat16));
+  }
 }
 
 std::vector<double> TrainerRank::logprobs(const std::string& batch_path) {

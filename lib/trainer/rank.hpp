@@ -170,6 +170,7 @@ class TrainerRank {
   rollout::ScheduleOptions schedule_options(int64_t samples) const;
   StepFigures train_step(const BatchView& view, const rollout::StepSchedule& step, const FixedLogprobs& fixed);
   std::vector<rollout::ShardFigures> figures_of_step(const rollout::StepProbe& probe);
+  void round_weights();                                                                     // as a probe asks
   bool writes_checkpoints() const { return place().dp_rank == 0 && place().cp_rank == 0; }  // rank 0 and its replica
   // Whether it and this rank together hold the model once, with others.
   bool is_of_replica(const placement::TrainerRank& rank) const {

@@ -35,10 +35,11 @@ StepAnswer one_answer() {
 }  // namespace
 
 TEST_CASE("a probe and its answer keep every bit on their way") {
-  const StepProbe probe = parse_step_probe(to_json(StepProbe{"a", "b", 1.0 / 128}), "probe");
+  const StepProbe probe = parse_step_probe(to_json(StepProbe{"a", "b", 1.0 / 128, true}), "probe");
   CHECK(probe.write == "a");
   CHECK(probe.against == "b");
   CHECK(probe.weight_spacing == 1.0 / 128);
+  CHECK(probe.round_weights);
   const StepAnswer expected = one_answer(), found = travelled(expected);
   REQUIRE(found.shards.size() == 1);
   const ShardFigures& shard = found.shards[0];

@@ -8,6 +8,7 @@
 #include "base/deadline.hpp"
 #include "base/error.hpp"
 #include "layouts.hpp"
+#include "tensor/safetensors.hpp"
 
 using namespace vime;
 using namespace vime::trainer;
@@ -191,4 +192,41 @@ TEST_CASE("a rank that fails ends the others' waits at once, and they know that 
                        doctest::Contains("planted: no memory"), Error);
   CHECK(bystanders.size() == 3);
   CHECK(seconds_since(begin) < 30.0);  // and not the 120 s that the groups wait
+}
+
+TEST_CASE(
+    "a rank that is asked to keeps its weights and its reference rounded, from the log-probs before the step on") {
+  const TempDir folder;
+  const std::string batch = (folder.path() / "batch.safetensors").string();
+  rollout::write_train_batch(batch, parallel_batch());
+  RankOptions options = options_of({}, parallel_config(true));
+  options.with_reference = true;
+  options.policy.loss.kl_type = algo::KlType::k3;
+  options.policy.loss.kl_loss_coef = 0.3;
+  const auto train_with = [&](bool rounded, const std::string& file) {
+    const rollout::StepProbe probe{.write = (folder.path() / file).string(), .round_weights = rounded};
+    StepOfTest trained;
+    run_layout(options, [&](TrainerRank& rank) {
+      const auto [steps, answer] = rank.train(batch, &probe);
+      CHECK(steps.at(0).policy.terms.kl_loss == 0.0);  // to a reference that was rounded likewise
+      trained.add(answer, rank.place());
+    });
+    return trained;
+  };
+  const StepOfTest exact = train_with(false, "exact"), rounded = train_with(true, "rounded");
+  CHECK(exact.logprobs != rounded.logprobs);
+  CHECK(difference(rounded.logprobs, exact.logprobs) < 0.1);
+  const auto lost_bits = [&](const char* name) {  // of the weights' elements, beyond bfloat16's
+    const tensor::SafetensorsFile file(folder.path() / name);
+    int64_t lost = 0;
+    for (const tensor::TensorView& view : file.tensors()) {
+      if (!view.info.name.starts_with("weight.")) continue;
+      const auto* const words = reinterpret_cast<const uint32_t*>(view.data);
+      lost += std::count_if(words, words + view.info.bytes() / sizeof(uint32_t),
+                            [](uint32_t word) { return (word & 0xffff) != 0; });
+    }
+    return lost;
+  };
+  CHECK(lost_bits("exact") > 0);
+  CHECK(lost_bits("rounded") == 0);
 }

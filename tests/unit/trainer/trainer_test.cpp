@@ -171,6 +171,45 @@ TEST_CASE("AdamW follows its equations, clips by the global norm, and leaves wei
   CHECK(first_matrix() == before);
 }
 
+// Gradients that do not depend on the weights, so that the masters of both are the same numbers.
+TEST_CASE("weights that are kept rounded are those of the master, rounded, which steps on as if nothing were lost") {
+  for (const OptimizerType type : {OptimizerType::adam, OptimizerType::sgd}) {
+    TinyModel exact(1), rounded(1);
+    OptimizerOptions options;
+    options.type = type;
+    options.schedule.lr = 1e-4;  // some updates are below half the spacing of bfloat16, others above
+    options.weight_decay = 0.1;
+    const torch::NoGradGuard no_grad;
+    for (model::Decoder::Named& parameter : exact.decoder.parameters()) {
+      parameter.value.copy_(parameter.value.to(torch::kBFloat16));
+    }
+    Optimizer of_exact(exact.decoder, options), of_rounded(rounded.decoder, options);
+    of_rounded.round_weights(torch::kBFloat16);
+    CHECK(torch::equal(of_rounded.weights(), of_exact.weights()));
+    const torch::Tensor first = of_exact.weights().clone();
+    for (int step = 0; step < 3; ++step) {
+      torch::manual_seed(step);
+      of_exact.flat_gradient().normal_();
+      of_rounded.flat_gradient().copy_(of_exact.flat_gradient());
+      of_exact.step();
+      of_rounded.round_weights(torch::kBFloat16);
+      of_rounded.step();
+      CHECK(torch::equal(of_rounded.whole_state("master"), of_exact.weights()));
+      CHECK(torch::equal(of_rounded.weights(), of_exact.weights().to(torch::kBFloat16).to(torch::kFloat32)));
+    }
+    const int64_t moved = of_rounded.weights().ne(first).sum().item<int64_t>();
+    CHECK(moved > 0);
+    CHECK(moved < of_exact.weights().ne(first).sum().item<int64_t>());
+  }
+}
+
+TEST_CASE("weights are rounded before the first step or not at all") {
+  TinyModel model(1);
+  Optimizer optimizer(model.decoder, {});
+  optimizer.step();
+  CHECK_THROWS_AS(optimizer.round_weights(torch::kBFloat16), Error);
+}
+
 TEST_CASE("norms and biases do not decay") {
   TinyModel model(1);
   OptimizerOptions options;
