@@ -4,8 +4,8 @@
 # --gpus N   uses the first N GPUs (default: all)
 # --out DIR  logs and JSON of every step (default gpu-results)
 # --only     some of: tests sweep quickstart weight-sync train generate kernels vllm-ipc vllm-nccl (default all; from four GPUs
-#            on what needs many: sweep weight-sync), and layouts, which only this starts: every layout of eight devices, which
-#            share the GPUs that are there
+#            on what needs many: sweep weight-sync), and layouts, which only this starts: every layout of eight, four and two
+#            devices, which share the GPUs that are there
 # --build    a build folder that is there already, instead of building build/cuda
 # --vllm     an environment with vLLM, or its bin/vllm: the steps vllm-ipc and vllm-nccl run against its servers and time its own sender
 # The exit status is 1 when a step failed. NVLink multicast stays off: it is not needed, and some hosts forbid it.

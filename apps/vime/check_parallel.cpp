@@ -160,7 +160,8 @@ void add_sweep(CLI::App& group, Action& chosen) {
   command
       ->add_option_function<std::string>(
           "--jobs", [jobs = &arguments->jobs](const std::string& number) { *jobs = number; },
-          "Legs that run at the same time (default 1 on the CPU; on GPUs up to 4, as many as fit into their memory)")
+          "Legs that run at the same time (default 1 on the CPU and on GPUs that devices share; on others up to 4, as "
+          "many as fit into their memory)")
       ->type_name("N");
   command
       ->add_option("--run-dir", arguments->run_dir,

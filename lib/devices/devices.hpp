@@ -11,7 +11,7 @@ namespace vime::devices {
 
 struct Gpu {
   int ordinal = 0;   // CUDA's number among those that this process may use
-  std::string uuid;  // 8-4-4-4-12, lower case, no prefix
+  std::string uuid;  // 8-4-4-4-12, lower case, no prefix; a share's as in gpu_share.hpp
   std::string name;  // "NVIDIA H200"
   uint64_t memory_bytes = 0;
   int major = 0, minor = 0;  // compute capability

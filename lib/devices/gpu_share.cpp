@@ -31,7 +31,8 @@ GpuShare share_of(const std::string& device_uuid) {
   const std::optional<int> index = number(text.substr(slash + 1, word - slash - 1));
   const std::optional<int> of = number(text.substr(word + kOf.size()));
   if (!index || !of || *of < 2 || *index < 0 || *index >= *of) return {device_uuid, 0, 1};
-  return {device_uuid.substr(0, slash), *index, *of};
+  const GpuShare share{device_uuid.substr(0, slash), *index, *of};
+  return devices::device_uuid(share) == device_uuid ? share : GpuShare{device_uuid, 0, 1};
 }
 
 Inventory divide(const Inventory& machine, int per_gpu) {
@@ -44,6 +45,17 @@ Inventory divide(const Inventory& machine, int per_gpu) {
     }
   }
   return devices;
+}
+
+std::string count_text(size_t gpus, size_t devices) {
+  return std::to_string(gpus) + (gpus == 1 ? " GPU" : " GPUs") +
+         (devices == gpus ? "" : " for " + std::to_string(devices) + " devices");
+}
+
+std::string cure_by_sharing(const std::string& option, int64_t devices, size_t gpus) {
+  const auto there = static_cast<int64_t>(gpus);
+  const int64_t each = (devices + there - 1) / there;
+  return each > kMostPerGpu ? "" : "with " + option + " " + std::to_string(each) + " they share GPUs";
 }
 
 }  // namespace vime::devices

@@ -23,6 +23,7 @@
 #include "gpu/reserved_memory.hpp"
 #include "gpu/sampling_kernels.hpp"
 #include "model/linear.hpp"
+#include "model/torch_device.hpp"
 
 namespace vime::executor {
 namespace {
@@ -87,6 +88,8 @@ class DeviceForward final : public Forward {
 
  private:
   void warm_up();
+  uint64_t taken_for_sure() const;
+  uint64_t taken(uint64_t free_before, const gpu::MemoryInfo& now) const;
   void size_cache(const DeviceForwardOptions& options);
   RowWise row_wise() const;
   void check(const engine::Batch& batch) const;
@@ -183,16 +186,27 @@ void DeviceForward::warm_up() {
   gpu::synchronize();
 }
 
+// By this process: weights, and what LibTorch has for the sizes of a step.
+uint64_t DeviceForward::taken_for_sure() const {
+  return decoder_.layout().total_bytes + model::torch_memory(decoder_.device()).peak_used_bytes;
+}
+
+// Likewise, with contexts and libraries. What others gave back meanwhile hides what this process took, but not that it
+// has the weights at least; what others took meanwhile is not to be told from its own, and so it is no measure where
+// many processes start on one GPU.
+uint64_t DeviceForward::taken(uint64_t free_before, const gpu::MemoryInfo& now) const {
+  return std::max(std::max(free_before, now.free_bytes) - now.free_bytes, decoder_.layout().total_bytes);
+}
+
 void DeviceForward::size_cache(const DeviceForwardOptions& options) {
   const int64_t layers = decoder_.config().num_hidden_layers;
   const auto slot_bytes = static_cast<uint64_t>(kv_.positions * kv_.kv_heads * kv_.head_dim) * c10::elementSize(type_);
   const uint64_t all_layers = 2 * static_cast<uint64_t>(layers) * slot_bytes;
   const gpu::MemoryInfo info = gpu::memory_info();
-  // What others gave back meanwhile hides what this process took, but not that it has the weights at least.
-  const uint64_t gone = std::max(options.free_before, info.free_bytes) - info.free_bytes;
-  const auto own = static_cast<double>(std::max(gone, decoder_.layout().total_bytes));
-  const double room = std::min(kLargestPart * static_cast<double>(info.free_bytes),
-                               options.memory_utilization * static_cast<double>(info.total_bytes) - own);
+  const int sharing = gpu::devices_on_gpu();
+  const auto own = static_cast<double>(sharing > 1 ? taken_for_sure() : taken(options.free_before, info));
+  const double most = options.memory_utilization * static_cast<double>(info.total_bytes) / sharing;
+  const double room = std::min(kLargestPart * static_cast<double>(info.free_bytes), most - own);
   slots_ = std::min(shape_.slots, static_cast<int64_t>(std::max(room, 0.0) / static_cast<double>(all_layers)));
   if (slots_ < 1) {
     throw Error(ErrorKind::exhausted,

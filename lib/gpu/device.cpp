@@ -39,7 +39,7 @@ std::string device_uuid(int ordinal) {
 
 namespace {
 
-thread_local int shares = 1;  // of the calling thread's GPU, of which one is its own
+thread_local int selected_of = 1;  // GpuShare::of, beside CUDA's own current device, which is the thread's too
 
 // Asked once: a device's properties take long to get, and none comes or goes while a process lives.
 const std::vector<std::string>& seen_uuids() {
@@ -59,11 +59,13 @@ std::optional<int> ordinal_of(const std::string& uuid) {
 }
 
 // NCCL takes two ranks of a host on one GPU for a mistake; those that give themselves different hosts exchange over
-// sockets, here those of the loopback. It asks once in a process's life. Values that the user has set stay.
+// sockets, here those of the loopback. It asks once in a process's life. But for the host's name, values that the user
+// has set stay.
 void be_a_host_of_its_own(const std::string& uuid) {
   ::setenv("NCCL_HOSTID", uuid.c_str(), 1);
+  ::setenv("NCCL_NET", "Socket", 0);
   ::setenv("NCCL_SOCKET_IFNAME", "lo", 0);
-  ::setenv("NCCL_IB_DISABLE", "1", 0);
+  ::setenv("NCCL_MNNVL_ENABLE", "0", 0);  // it would take the ranks for those of one machine again
 }
 
 }  // namespace
@@ -76,9 +78,13 @@ int select_device(const std::string& uuid) {
                                         (seen.empty() ? std::string("none") : join(seen, ", ")));
   }
   VIME_CUDA(cudaSetDevice(*ordinal));
-  shares = devices::share_of(uuid).of;
-  if (shares > 1) be_a_host_of_its_own(uuid);
+  selected_of = devices::share_of(uuid).of;
+  if (selected_of > 1) be_a_host_of_its_own(uuid);
   return *ordinal;
+}
+
+int devices_on_gpu() {
+  return selected_of;
 }
 
 bool reaches(const std::string& uuid) {
@@ -107,8 +113,7 @@ void read_from(const std::string& uuid) {
 MemoryInfo memory_info() {
   size_t free_bytes = 0, total_bytes = 0;
   VIME_CUDA(cudaMemGetInfo(&free_bytes, &total_bytes));
-  const auto own = total_bytes / static_cast<size_t>(shares);
-  return {std::min(free_bytes, own), own};
+  return {free_bytes, total_bytes};
 }
 
 void synchronize() {

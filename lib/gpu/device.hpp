@@ -12,6 +12,7 @@ bool built();  // whether this binary can drive GPUs at all; every other call of
 // thread's and returns the GPU's ordinal. Error{refused} naming those that CUDA sees when it is not among them. A
 // process whose threads take several shares of one GPU cannot have them exchange anything (communicator.hpp).
 int select_device(const std::string& uuid);
+int devices_on_gpu();  // that share the GPU which the calling thread has selected; 1 where it has it alone
 int device_count();
 std::string device_uuid(int ordinal);
 
@@ -25,8 +26,7 @@ struct MemoryInfo {
   uint64_t free_bytes = 0;  // other processes' memory counts as used
   uint64_t total_bytes = 0;
 };
-// Of a share: its part of the whole, and no more than that is free.
-MemoryInfo memory_info();
+MemoryInfo memory_info();  // of the whole GPU, shared or not
 
 // Blocks until everything given to this thread's GPU has been done; the place where errors of kernels come up.
 void synchronize();

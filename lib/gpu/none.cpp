@@ -23,6 +23,10 @@ namespace {
 bool built() {
   return false;
 }
+int devices_on_gpu() {
+  return 1;
+}
+
 int select_device(const std::string&) {
   refuse();
 }

@@ -10,8 +10,9 @@
 
 namespace vime::model {
 
-// "cpu", or the GPU with this UUID ("cuda"), which becomes the calling thread's. Before anything else touches CUDA.
-// Error{refused} where there is no such GPU, or where this vime cannot drive one.
+// "cpu", or the GPU with this UUID ("cuda"), or the share of one, which becomes the calling thread's; LibTorch then
+// takes no more than that share of the memory. Before anything else touches CUDA. Error{refused} where there is no such
+// GPU, or where this vime cannot drive one.
 torch::Device select_torch_device(const std::string& device, const std::string& uuid);
 
 // Of LibTorch's caching allocator on the calling thread's GPU; zeros on the CPU. Arenas are not in it.

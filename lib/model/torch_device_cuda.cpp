@@ -20,6 +20,9 @@ torch::Device select_torch_device(const std::string& device, const std::string& 
   if (device == "cpu") return torch::kCPU;
   const int ordinal = gpu::select_device(uuid);
   c10::cuda::set_device(static_cast<c10::DeviceIndex>(ordinal));
+  if (const int sharing = gpu::devices_on_gpu(); sharing > 1) {
+    allocator::setMemoryFraction(1.0 / sharing, static_cast<c10::DeviceIndex>(ordinal));
+  }
   return {torch::kCUDA, static_cast<c10::DeviceIndex>(ordinal)};
 }
 

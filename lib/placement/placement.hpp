@@ -14,7 +14,7 @@ struct Device {
   int global = 0;  // index over all nodes
   int node = 0;
   int index = 0;     // on its node
-  std::string uuid;  // 8-4-4-4-12, lower case
+  std::string uuid;  // 8-4-4-4-12, lower case; of a share of a GPU: with "/0of4" and the like behind
 };
 
 struct Layout {

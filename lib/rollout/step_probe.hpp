@@ -26,9 +26,9 @@ struct StepProbe {
   // the power of two below them; 0 where there is no such type. Two masters that all but agree may round to neighbours,
   // so that much is no difference.
   double weight_spacing = 0.0;
-  // A rank in float32 keeps its weights, and those of its reference, rounded to bfloat16, from its first step on. What
-  // then lies between it and one in bfloat16 is the rounding of the arithmetic alone: an update smaller than half that
-  // spacing is lost to both.
+  // A rank in float32 keeps its weights, and those of its reference, rounded to bfloat16, from before its first step
+  // on; the figures of weights are its masters'. What then lies between it and one in bfloat16 is the rounding of the
+  // arithmetic alone: an update smaller than half that spacing is lost to both.
   bool round_weights = false;
 };
 

@@ -14,9 +14,9 @@ namespace vime::spec {
 
 // What derived values and checks know of the machine.
 struct Machine {
-  devices::Inventory found;    // from derive_machine() on: the devices, several on a GPU where the spec says so
-  std::string cpu_taken = "";  // why device auto became cpu, for refusals that follow from it; "" where it did not
-  int64_t gpus = 0;            // from derive_machine() on
+  devices::Inventory found;         // its GPUs
+  std::string cpu_taken = "";       // why device auto became cpu, for refusals that follow from it; "" where it did not
+  devices::Inventory devices = {};  // several on a GPU where the spec says so; worked out by derive_machine()
 };
 
 // Fills every field that was not given and depends on others. Idempotent: a resolved spec stays as it is.

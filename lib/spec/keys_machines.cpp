@@ -1,4 +1,5 @@
 // Where it runs: devices, engines, pushes.
+#include "devices/gpu_share.hpp"
 #include "spec/key_table.hpp"
 
 namespace vime::spec::table {
@@ -20,13 +21,14 @@ Section placement() {
         .derived = "as many devices as the job needs"},
        {.name = "device_uuids",
         .field = FIELD(placement.device_uuids),
-        .doc = "The GPUs in the order of the devices: 8-4-4-4-12 hexadecimal digits in lower case, without prefix.",
+        .doc = "The GPUs in the order of the devices: 8-4-4-4-12 hexadecimal digits in lower case, without prefix. Of "
+               "a share (`devices_per_gpu`): the GPU's with `/0of4`, `/1of4`, ... behind.",
         .derived = "those that CUDA sees, the first ones (`CUDA_VISIBLE_DEVICES` is honoured)"},
        {.name = "devices_per_gpu",
         .field = FIELD(placement.devices_per_gpu),
-        .doc = "Devices on each GPU, to try a layout on fewer GPUs than it has devices: they take turns and share the "
-               "memory equally; the embedded engine only. Their UUIDs are the GPU's with `/0of4`, `/1of4`, ... behind.",
-        .limits = between(1, kMostPerGpu)},
+        .doc = "Devices on each GPU, to try a layout on fewer GPUs than it has devices: they take turns, and each has "
+               "an equal part of the memory; with the embedded engine only.",
+        .limits = between(1, devices::kMostPerGpu)},
        {.name = "colocate",
         .field = FIELD(placement.colocate),
         .doc =

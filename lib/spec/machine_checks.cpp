@@ -45,11 +45,8 @@ bool on_one_machine(const ExperimentSpec& spec) {
   return spec.placement.nodes.size() == (spec.engine.backend == "external" ? 2 : 1);
 }
 
-// "1 GPU", "2 GPUs for 8 devices"
-std::string gpus_text(const Machine& machine) {
-  const auto devices = static_cast<int64_t>(machine.found.gpus.size());
-  return text(machine.gpus) + (machine.gpus == 1 ? " GPU" : " GPUs") +
-         (devices == machine.gpus ? "" : " for " + text(devices) + " devices");
+std::string there_text(const Machine& machine) {
+  return devices::count_text(machine.found.gpus.size(), machine.devices.gpus.size());
 }
 
 // Why the job cannot have GPUs of this machine; "" where it can.
@@ -61,8 +58,8 @@ std::string lacking(const ExperimentSpec& spec, const Machine& machine) {
     return "GPUs are driven on one machine in this version, the job has " +
            text(static_cast<int64_t>(placement.nodes.size())) + " nodes";
   }
-  if (placement.nodes[0] <= static_cast<int64_t>(found.gpus.size())) return "";
-  return "this machine has " + gpus_text(machine) + ", " + text(placement.nodes[0]) + " are needed";
+  if (placement.nodes[0] <= static_cast<int64_t>(machine.devices.gpus.size())) return "";
+  return "this machine has " + there_text(machine) + ", " + text(placement.nodes[0]) + " are needed";
 }
 
 // GPUs where there are enough of them.
@@ -80,16 +77,17 @@ void derive_uuids(ExperimentSpec& spec, const devices::Inventory& machine) {
   for (size_t i = 0; i < wanted; ++i) placement.device_uuids.push_back(machine.gpus[i].uuid);
 }
 
-void check_uuids(const Placement& placement, const devices::Inventory& machine, Problems& problems) {
+void check_uuids(const Placement& placement, const std::vector<devices::Gpu>& devices, Problems& problems) {
   std::set<std::string> seen;
   for (const std::string& uuid : placement.device_uuids) {
-    const auto found = std::find_if(machine.gpus.begin(), machine.gpus.end(),
-                                    [&](const devices::Gpu& gpu) { return gpu.uuid == uuid; });
-    if (found == machine.gpus.end()) {
+    const auto found =
+        std::find_if(devices.begin(), devices.end(), [&](const devices::Gpu& gpu) { return gpu.uuid == uuid; });
+    if (found == devices.end()) {
       std::vector<std::string> there;
-      for (const devices::Gpu& gpu : machine.gpus) there.push_back(gpu.uuid);
-      return problems.add_at("placement.device_uuids",
-                             "no GPU of this machine has the UUID " + quoted(uuid) + "; it has " + join(there, ", "));
+      for (const devices::Gpu& gpu : devices) there.push_back(gpu.uuid);
+      const std::string what = placement.devices_per_gpu == 1 ? "GPU" : "share of a GPU";
+      return problems.add_at("placement.device_uuids", "no " + what + " of this machine has the UUID " + quoted(uuid) +
+                                                           "; it has " + join(there, ", "));
     }
     if (!seen.insert(uuid).second) {
       return problems.add_at("placement.device_uuids", "the UUID " + quoted(uuid) + " is there twice");
@@ -102,13 +100,6 @@ void check_uuids(const Placement& placement, const devices::Inventory& machine, 
   }
 }
 
-// The cure for too few GPUs, where there is one.
-std::string to_share(const ExperimentSpec& spec, const Machine& machine) {
-  const int64_t wanted = (spec.placement.nodes[0] + machine.gpus - 1) / machine.gpus;
-  if (spec.engine.backend != "embedded" || wanted > kMostPerGpu) return "";
-  return "; with placement.devices_per_gpu " + text(wanted) + " they share GPUs, to try the layout";
-}
-
 void check_gpus(const ExperimentSpec& spec, const Machine& machine, Problems& problems) {
   const Placement& placement = spec.placement;
   if (machine.found.gpus.empty()) {
@@ -119,19 +110,24 @@ void check_gpus(const ExperimentSpec& spec, const Machine& machine, Problems& pr
                            "GPUs are driven on one machine in this version, but placement.nodes has " +
                                text(static_cast<int64_t>(placement.nodes.size())) + " nodes");
   }
-  if (placement.nodes[0] > static_cast<int64_t>(machine.found.gpus.size())) {
-    const std::string what = placement.devices_per_gpu == 1 ? " GPUs" : " devices";
-    return problems.add_at("placement.nodes", text(placement.nodes[0]) + what + " are needed (trainer " +
-                                                  text(trainer_devices(placement)) + ", engines behind it " +
-                                                  text(devices_behind(placement)) + "), this machine has " +
-                                                  gpus_text(machine) + to_share(spec, machine));
-  }
   if (placement.devices_per_gpu > 1 && spec.engine.backend != "embedded") {
-    problems.add_at("placement.devices_per_gpu", "\"placement.devices_per_gpu\" is " + text(placement.devices_per_gpu) +
-                                                     ", but vLLM servers need whole GPUs; use 1, or engine.backend "
-                                                     "embedded");
+    return problems.add_at("placement.devices_per_gpu", "\"placement.devices_per_gpu\" is " +
+                                                            text(placement.devices_per_gpu) +
+                                                            ", which goes with engine.backend embedded only, found " +
+                                                            spec.engine.backend + "; vLLM's servers need whole GPUs");
   }
-  check_uuids(placement, machine.found, problems);
+  if (placement.nodes[0] > static_cast<int64_t>(machine.devices.gpus.size())) {
+    const std::string cure =
+        spec.engine.backend == "embedded"
+            ? devices::cure_by_sharing("placement.devices_per_gpu", placement.nodes[0], machine.found.gpus.size())
+            : "";
+    return problems.add_at("placement.nodes",
+                           text(placement.nodes[0]) + (placement.devices_per_gpu == 1 ? " GPUs" : " devices") +
+                               " are needed (trainer " + text(trainer_devices(placement)) + ", engines behind it " +
+                               text(devices_behind(placement)) + "), this machine has " + there_text(machine) +
+                               (cure.empty() ? "" : "; " + cure));
+  }
+  check_uuids(placement, machine.devices.gpus, problems);
 }
 
 // Keys that mean something on GPUs only.
@@ -172,11 +168,10 @@ void derive_machine(ExperimentSpec& spec, const Problems& problems, Machine& mac
   if (!problems.is_given("placement.rollout_num_gpus") && placement.colocate)
     placement.rollout_num_gpus = trainer_devices(placement);
   if (!problems.is_given("placement.nodes")) derive_nodes(placement, spec.engine.backend == "external");
-  machine.gpus = static_cast<int64_t>(machine.found.gpus.size());
-  if (problems.sound({"placement.devices_per_gpu"}))
-    machine.found = devices::divide(machine.found, static_cast<int>(placement.devices_per_gpu));
+  const bool shares = problems.sound({"placement.devices_per_gpu"});
+  machine.devices = devices::divide(machine.found, shares ? static_cast<int>(placement.devices_per_gpu) : 1);
   derive_device(spec, machine);
-  if (placement.device_uuids.empty()) derive_uuids(spec, machine.found);
+  if (placement.device_uuids.empty()) derive_uuids(spec, machine.devices);
   const bool gpus = placement.device == "cuda";
   if (spec.trainer.dtype == "auto") spec.trainer.dtype = gpus ? "bfloat16" : "float32";
   if (spec.trainer.recompute_granularity == "auto") spec.trainer.recompute_granularity = gpus ? "selective" : "none";

@@ -214,7 +214,10 @@ std::string plan_table(const ExperimentSpec& spec, const placement::Plan& plan, 
   const auto ranks = static_cast<int64_t>(plan.ranks.size());
   const auto engines = static_cast<int64_t>(plan.engines.size());
   std::string out = heading("plan", spec.name);
-  out += "\n" + heading("devices", counted(devices, spec.placement.device == "cuda" ? "GPU" : "virtual CPU device") +
+  const int64_t per_gpu = spec.placement.devices_per_gpu;
+  const char* const kind = spec.placement.device != "cuda" ? "virtual CPU device" : per_gpu == 1 ? "GPU" : "device";
+  out += "\n" + heading("devices", counted(devices, kind) +
+                                       (per_gpu == 1 ? "" : ", up to " + std::to_string(per_gpu) + " on each GPU,") +
                                        " on " + counted(static_cast<int64_t>(spec.placement.nodes.size()), "node"));
   out += aligned(node_rows(plan, spec.placement.nodes), most_rows, "node");
   out += "\n" + heading("trainer", counted(ranks, "rank") + ", " + layout_text(plan.layout) + ", " +
@@ -254,6 +257,7 @@ Json plan_json(const ExperimentSpec& spec, const placement::Plan& plan, const st
   return {{"name", spec.name},
           {"device", spec.placement.device},
           {"nodes", spec.placement.nodes},
+          {"devices_per_gpu", spec.placement.devices_per_gpu},
           {"devices", devices},
           {"layout", {{"tp", layout.tp}, {"pp", layout.pp}, {"cp", layout.cp}, {"dp", layout.dp}}},
           {"ranks", ranks},

@@ -60,13 +60,11 @@ struct Reward {
   bool operator==(const Reward&) const = default;
 };
 
-constexpr int kMostPerGpu = 64;
-
 struct Placement {
   std::string device = "auto";
   std::vector<int64_t> nodes;
   std::vector<std::string> device_uuids;
-  int64_t devices_per_gpu = 1;  // at most kMostPerGpu
+  int64_t devices_per_gpu = 1;
   bool colocate = false;
   int64_t actor_num_nodes = 1;
   int64_t actor_num_gpus_per_node = 1;

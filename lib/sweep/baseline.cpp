@@ -53,6 +53,14 @@ Noise noise_between(const StepRecord& rounded, const StepRecord& exact, double l
           .weight = error_of(checks, "weights")};
 }
 
+std::vector<rollout::StepProbe> probes_beside(const std::vector<fs::path>& files) {
+  std::vector<rollout::StepProbe> probes;
+  for (const fs::path& file : files) {
+    probes.push_back({.against = file.string(), .weight_spacing = kBfloat16Spacing, .round_weights = true});
+  }
+  return probes;
+}
+
 Baseline float32_baseline(std::vector<StepRecord> steps) {
   Baseline baseline;
   for (const StepRecord& step : steps) baseline.tolerances.push_back(float32_tolerances(largest_logprob(step)));

@@ -4,6 +4,7 @@
 #include <vector>
 
 #include "base/files.hpp"
+#include "rollout/step_probe.hpp"
 #include "sweep/record.hpp"
 #include "sweep/tolerances.hpp"
 
@@ -18,6 +19,9 @@ struct Baseline {
 
 // The largest |log-prob| of a response token, before or after the step.
 double largest_logprob(const StepRecord& baseline);
+
+// What the float32 process beside a baseline in bfloat16 is asked with, whose steps are in these files.
+std::vector<rollout::StepProbe> probes_beside(const std::vector<fs::path>& files);
 
 Baseline float32_baseline(std::vector<StepRecord> steps);
 

@@ -47,7 +47,7 @@ int default_jobs(const SweepPlan& plan) {
   return static_cast<int>(std::clamp<uint64_t>(usable / leg_bytes(plan), 1, kMostJobs));
 }
 
-size_t DeviceShares::take(size_t count) {
+size_t BusyDevices::take(size_t count) {
   if (count > legs_.size()) return 0;
   size_t best = 0;
   int fewest = std::numeric_limits<int>::max();
@@ -62,11 +62,11 @@ size_t DeviceShares::take(size_t count) {
   return best;
 }
 
-void DeviceShares::give_back(size_t first, size_t count) {
+void BusyDevices::give_back(size_t first, size_t count) {
   if (count <= legs_.size()) add(first, count, -1);
 }
 
-void DeviceShares::add(size_t first, size_t count, int legs) {
+void BusyDevices::add(size_t first, size_t count, int legs) {
   for (size_t i = first; i < first + count; ++i) legs_.at(i) += legs;
 }
 

@@ -1,4 +1,4 @@
-// How many legs run side by side, and on which devices. Pure; a DeviceShares is one thread's at a time.
+// How many legs run side by side, and on which devices. Pure; a BusyDevices is one thread's at a time.
 #pragma once
 
 #include <cstddef>
@@ -18,9 +18,9 @@ uint64_t leg_bytes(const SweepPlan& plan);
 int default_jobs(const SweepPlan& plan);
 
 // The devices of the legs that are running. A leg takes neighbouring devices, those with the fewest legs.
-class DeviceShares {
+class BusyDevices {
  public:
-  explicit DeviceShares(size_t devices) : legs_(devices, 0) {}
+  explicit BusyDevices(size_t devices) : legs_(devices, 0) {}
 
   // The first of `count` devices; 0 where there are not so many (on virtual ones nobody counts).
   size_t take(size_t count);

@@ -97,16 +97,12 @@ LegSizes possible_sizes(const SweepRequest& request, SweepPlan& plan, const arch
 }
 
 void require_there(const std::vector<int>& numbers, const SweepPlan& plan) {
-  const auto gpus = static_cast<int>(plan.machine.gpus.size());
-  const auto there = static_cast<int>(plan.settings.device_uuids.size());
+  const size_t gpus = plan.machine.gpus.size(), devices = plan.settings.device_uuids.size();
   for (const int number : numbers) {
-    if (number <= there) continue;
-    const int per_gpu = (number + gpus - 1) / gpus;
-    throw Error(
-        ErrorKind::refused,
-        "--num-gpus " + std::to_string(number) + ": this machine has " + std::to_string(gpus) +
-            (gpus == 1 ? " GPU" : " GPUs") + (gpus == there ? "" : " for " + std::to_string(there) + " devices"),
-        per_gpu <= spec::kMostPerGpu ? "with --devices-per-gpu " + std::to_string(per_gpu) + " they share GPUs" : "");
+    if (number <= static_cast<int>(devices)) continue;
+    throw Error(ErrorKind::refused,
+                "--num-gpus " + std::to_string(number) + ": this machine has " + devices::count_text(gpus, devices),
+                devices::cure_by_sharing("--devices-per-gpu", number, gpus));
   }
 }
 
@@ -120,9 +116,13 @@ void settle_devices(const SweepRequest& request, SweepPlan& plan) {
     if (request.devices_per_gpu == 1) return;
     throw Error(ErrorKind::refused,
                 "--devices-per-gpu " + std::to_string(request.devices_per_gpu) +
-                    ": --device is cpu, where every "
-                    "device is virtual",
+                    ": --device is cpu, where every device is virtual",
                 "leave it out, or use --device cuda");
+  }
+  if (request.devices_per_gpu > devices::kMostPerGpu) {
+    throw Error(ErrorKind::refused, "--devices-per-gpu: expected a number from 1 to " +
+                                        std::to_string(devices::kMostPerGpu) + ", found " +
+                                        std::to_string(request.devices_per_gpu));
   }
   plan.settings.recompute_granularity = "selective";  // what runs on GPUs use
   plan.machine = request.find_gpus();

@@ -72,7 +72,7 @@ class Sweep {
         file_(options.json_path ? std::optional<ResultFile>(*options.json_path) : std::nullopt),
         folder_(options.run_dir, !options.keep),
         root_(folder_.path()),
-        shares_(plan.settings.device_uuids.size()) {
+        busy_(plan.settings.device_uuids.size()) {
     result_.subject = subject_of(plan, options);
     try {
       take_samples();
@@ -132,18 +132,18 @@ class Sweep {
   }
 
   // A leg's devices, for as long as this lives.
-  class Share {
+  class TakenDevices {
    public:
-    Share(Sweep& sweep, int count) : sweep_(sweep), count_(static_cast<size_t>(count)) {
+    TakenDevices(Sweep& sweep, int count) : sweep_(sweep), count_(static_cast<size_t>(count)) {
       const std::lock_guard lock(sweep_.mutex_);
-      first_ = sweep_.shares_.take(count_);
+      first_ = sweep_.busy_.take(count_);
     }
-    ~Share() {
+    ~TakenDevices() {
       const std::lock_guard lock(sweep_.mutex_);
-      sweep_.shares_.give_back(first_, count_);
+      sweep_.busy_.give_back(first_, count_);
     }
-    Share(const Share&) = delete;
-    Share& operator=(const Share&) = delete;
+    TakenDevices(const TakenDevices&) = delete;
+    TakenDevices& operator=(const TakenDevices&) = delete;
     size_t first() const { return first_; }
 
    private:
@@ -152,20 +152,18 @@ class Sweep {
   };
 
   LegTask task_of(const SweepPlan& plan, const Leg& leg, bool engines, const std::string& folder,
-                  const Share& share) const {
-    return {leg, prepare_leg(plan, leg, engines, (root_ / kSamplesFolder).string(), share.first()), root_ / folder,
+                  const TakenDevices& taken) const {
+    return {leg, prepare_leg(plan, leg, engines, (root_ / kSamplesFolder).string(), taken.first()), root_ / folder,
             options_.vime_binary};
   }
 
   // In bfloat16 a second process, in float32 with the same rounded weights, says how large the arithmetic's noise is.
-  Baseline train_baseline(const LegTask& task, const Share& share) {
-    std::vector<rollout::StepProbe> writing, comparing;
+  Baseline train_baseline(const LegTask& task, const TakenDevices& taken) {
+    std::vector<rollout::StepProbe> writing;
     std::vector<fs::path> files;
     for (size_t step = 0; step < samples_.files.size(); ++step) {
       files.push_back(task.folder / kStepsFolder / ("step_" + std::to_string(step + 1) + ".safetensors"));
       writing.push_back({.write = files.back().string()});
-      comparing.push_back(
-          {.against = files.back().string(), .weight_spacing = kBfloat16Spacing, .round_weights = true});
     }
     std::vector<StepRecord> steps = train_alone(task, samples_, writing);
     if (plan_.settings.dtype == "float32") {
@@ -175,9 +173,9 @@ class Sweep {
     }
     SweepPlan exact = plan_;
     exact.settings.dtype = "float32";
-    const LegTask beside = task_of(exact, task.leg, false, task.folder.filename().string() + "-float32", share);
-    Baseline baseline =
-        bfloat16_baseline(std::move(steps), train_alone(beside, samples_, comparing), task.prepared.spec.trainer.lr);
+    const LegTask beside = task_of(exact, task.leg, false, task.folder.filename().string() + "-float32", taken);
+    Baseline baseline = bfloat16_baseline(std::move(steps), train_alone(beside, samples_, probes_beside(files)),
+                                          task.prepared.spec.trainer.lr);
     baseline.files = std::move(files);
     tidy(beside.folder, Status::pass);
     return baseline;
@@ -187,9 +185,9 @@ class Sweep {
     const auto start = SteadyClock::now();
     result.leg = baseline_leg(loss);
     if (interrupted()) return;
-    const Share share(*this, 1);
+    const TakenDevices taken(*this, 1);
     try_to(result, [&] {
-      Baseline baseline = train_baseline(task_of(plan_, result.leg, false, baseline_folder(loss), share), share);
+      Baseline baseline = train_baseline(task_of(plan_, result.leg, false, baseline_folder(loss), taken), taken);
       const std::lock_guard lock(mutex_);
       baselines_[loss] = std::move(baseline);
       result.status = Status::pass;
@@ -212,9 +210,9 @@ class Sweep {
       result.failures = {"there is no baseline to hold it against"};
       return;
     }
-    const Share share(*this, leg.num_gpus);
+    const TakenDevices taken(*this, leg.num_gpus);
     try_to(result,
-           [&] { result = run_leg(task_of(plan_, leg, true, leg_folder(leg), share), samples_, baseline->second); });
+           [&] { result = run_leg(task_of(plan_, leg, true, leg_folder(leg), taken), samples_, baseline->second); });
     name_logs(root_ / leg_folder(leg), result);
     tidy(root_ / leg_folder(leg), result.status);
     if (result.status != Status::not_run) report(result);
@@ -297,7 +295,7 @@ class Sweep {
   SweepResult result_;  // each leg's part is its thread's
   // The rest is behind mutex_, as is printing.
   std::mutex mutex_;
-  DeviceShares shares_;
+  BusyDevices busy_;
   std::map<Loss, Baseline> baselines_;
   std::vector<LegResult> finished_;
 };

@@ -249,7 +249,10 @@ std::vector<rollout::ShardFigures> TrainerRank::figures_of_step(const rollout::S
     VIME_CHECK(options_.plan.ranks.size() == 1, "a single rank writes a step's file");
     write_step(probe.write, decoder_->layout(), gradient, weights);
   }
-  return step_figures(decoder_->layout(), gradient, weights, probe.against, probe.weight_spacing);
+  // Rounded numbers are apart by whole spacings only, of which one is no difference: masters say how far they really
+  // are.
+  return step_figures(decoder_->layout(), gradient, probe.round_weights ? optimizer_->whole_state("master") : weights,
+                      probe.against, probe.weight_spacing);
 }
 
 void TrainerRank::offload() {

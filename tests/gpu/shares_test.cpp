@@ -2,6 +2,7 @@
 #include <doctest/doctest.h>
 
 #include <cstdio>
+#include <thread>
 
 #include "base/deadline.hpp"
 #include "base/error.hpp"
@@ -69,15 +70,12 @@ TEST_CASE("a share reads what another has by its handle, and reaches it") {
   CHECK(process.wait() == 0);
 }
 
-TEST_CASE("a share has its part of the memory, and the whole GPU the whole") {
-  CHECK(gpu::select_device(gpu::device_uuid(0)) == 0);
-  const gpu::MemoryInfo whole = gpu::memory_info();
+TEST_CASE("the thread that selects a share knows of how many it is, and one that selects a GPU has it alone") {
   CHECK(gpu::select_device(share(3, 4)) == 0);
-  const gpu::MemoryInfo part = gpu::memory_info();
-  CHECK(part.total_bytes == whole.total_bytes / 4);
-  CHECK(part.free_bytes <= part.total_bytes);
-  gpu::select_device(gpu::device_uuid(0));
-  CHECK(gpu::memory_info().total_bytes == whole.total_bytes);
+  CHECK(gpu::devices_on_gpu() == 4);
+  std::thread([] { CHECK(gpu::devices_on_gpu() == 1); }).join();
+  CHECK(gpu::select_device(gpu::device_uuid(0)) == 0);
+  CHECK(gpu::devices_on_gpu() == 1);
 }
 
 TEST_CASE("a share of a GPU that is not there is refused") {

@@ -107,6 +107,18 @@ TEST_CASE("a bf16 step on a GPU is the float32 step up to bf16's rounding, with 
   }
 }
 
+TEST_CASE("a float32 rank on a GPU that keeps its weights rounded has none that bf16 lacks, with either optimizer") {
+  for (const OptimizerType type : {OptimizerType::adam, OptimizerType::sgd}) {
+    RankOptions options = on_gpus(options_of({}, parallel_config(true)), tensor::DType::f32);
+    options.optimizer.type = type;
+    const TempDir folder;
+    train_once(options, parallel_batch(), {.write = folder.path() / "exact"});
+    train_once(options, parallel_batch(), {.write = folder.path() / "rounded", .round_weights = true});
+    CHECK(weights_beyond_bfloat16(folder.path() / "exact") > 0);
+    CHECK(weights_beyond_bfloat16(folder.path() / "rounded") == 0);
+  }
+}
+
 TEST_CASE("what is computed again gives the gradients of what was kept") {
   RankOptions options = on_gpus(options_of({}, parallel_config(true)), tensor::DType::bf16);
   const TempDir folder;

@@ -19,8 +19,8 @@ TEST_CASE("a share's UUID names its GPU, which one it is and of how many; a whol
 }
 
 TEST_CASE("any other text is the UUID of a whole GPU, which is then not found under that name") {
-  for (const char* end :
-       {"/", "/3", "/3of", "/of8", "/8of8", "/-1of8", "/3of8x", "/0of1", "/0of0", "/3 of 8", "3of8"}) {
+  for (const char* end : {"/", "/3", "/3of", "/of8", "/8of8", "/-1of8", "/3of8x", "/0of1", "/0of0", "/3 of 8", "3of8",
+                          "/03of8", "/3of08", "/+3of8"}) {
     CAPTURE(end);
     CHECK(share_of(kGpu + end) == GpuShare{kGpu + end, 0, 1});
   }
@@ -47,4 +47,14 @@ TEST_CASE("GPUs that are not divided are as they were, and so is the reason for 
   const Inventory none{{}, "the drawer is empty"};
   CHECK(divide(none, 8).gpus.empty());
   CHECK(divide(none, 8).reason == "the drawer is empty");
+}
+
+TEST_CASE("what there is and what would do are said in the words of the option") {
+  CHECK(count_text(1, 1) == "1 GPU");
+  CHECK(count_text(2, 2) == "2 GPUs");
+  CHECK(count_text(1, 8) == "1 GPU for 8 devices");
+  CHECK(cure_by_sharing("--devices-per-gpu", 8, 2) == "with --devices-per-gpu 4 they share GPUs");
+  CHECK(cure_by_sharing("x", 9, 2) == "with x 5 they share GPUs");
+  CHECK(cure_by_sharing("x", 64, 1) == "with x 64 they share GPUs");
+  CHECK(cure_by_sharing("x", 65, 1) == "");
 }

@@ -4,6 +4,7 @@
 #include "base/strings.hpp"
 #include "spec/load.hpp"
 #include "spec/placement_request.hpp"
+#include "spec/plan_view.hpp"
 #include "spec/print.hpp"
 #include "spec_text.hpp"
 
@@ -123,6 +124,9 @@ TEST_CASE("several devices share a GPU where the spec says so, as few on each as
   CHECK(spec.placement.device_uuids ==
         std::vector<std::string>{uuid(0) + "/0of2", uuid(1) + "/0of2", uuid(0) + "/1of2", uuid(1) + "/1of2"});
   CHECK(parse(to_yaml(spec), "resolved.yaml", {}, machine_with(2)) == spec);
+  const auto plan = vime::placement::make_plan(placement_request(spec, "run"));
+  CHECK(contains(plan_table(spec, plan, std::nullopt, 10), "4 devices, up to 2 on each GPU, on 1 node"));
+  CHECK(plan_json(spec, plan, std::nullopt, true)["devices_per_gpu"] == 2);
   CHECK(on(1, {kAuto, four, "placement.devices_per_gpu=4"}).placement.device == "cuda");
   CHECK(on(1, {kAuto, four}).placement.device == "cpu");
   const ExperimentSpec named = on(2, {kCuda, "placement.device_uuids=[" + uuid(1) + "/1of2]", two_each});
@@ -131,15 +135,21 @@ TEST_CASE("several devices share a GPU where the spec says so, as few on each as
 
 TEST_CASE("shares that are not there, or that cannot be used, are refused") {
   const std::string four = "placement.actor_num_gpus_per_node=4", two_each = "placement.devices_per_gpu=2";
-  CHECK(contains(refusal_on(1, {kCuda, four}), "this machine has 1 GPU; with placement.devices_per_gpu 4 they share"));
+  CHECK(contains(refusal_on(1, {kCuda, four}),
+                 "this machine has 1 GPU; with placement.devices_per_gpu 4 they share GPUs"));
   CHECK(contains(refusal_on(1, {kCuda, four, two_each}),
                  "4 devices are needed (trainer 4, engines behind it 0), this machine has 1 GPU for 2 devices; with "
                  "placement.devices_per_gpu 4 they share GPUs"));
   CHECK_FALSE(contains(refusal_on(1, {kCuda, "placement.actor_num_gpus_per_node=65"}), "devices_per_gpu"));
   CHECK(contains(refusal_on(1, {kCuda, "placement.device_uuids=[" + uuid(0) + "]", two_each}),
-                 "it has " + uuid(0) + "/0of2, " + uuid(0) + "/1of2"));
-  CHECK(contains(refusal_on(1, {kCuda, two_each, "engine.backend=vllm", "placement.colocate=true"}),
-                 "\"placement.devices_per_gpu\" is 2, but vLLM servers need whole GPUs"));
+                 "no share of a GPU of this machine has the UUID \"" + uuid(0) + "\"; it has " + uuid(0) + "/0of2, " +
+                     uuid(0) + "/1of2"));
+  for (const std::string backend : {"vllm", "external"}) {
+    CHECK(
+        contains(refusal_on(1, {kCuda, four, two_each, "engine.backend=" + backend, "placement.colocate=false",
+                                "placement.rollout_num_gpus=1"}),
+                 "\"placement.devices_per_gpu\" is 2, which goes with engine.backend embedded only, found " + backend));
+  }
   CHECK_FALSE(contains(refusal_on(1, {kCuda, four, "engine.backend=vllm"}), "devices_per_gpu"));
   CHECK(contains(refusal_on(0, {kCuda, two_each}), "placement.device is cuda, but the drawer is empty"));
   for (const char* none : {"placement.devices_per_gpu=0", "placement.devices_per_gpu=65"}) {

@@ -144,3 +144,15 @@ TEST_CASE("a baseline whose noise would hide a fault is none") {
     }
   }
 }
+
+// Else the updates that bfloat16 loses would count as noise: too much of it to tell anything by, with a large model.
+TEST_CASE("the process beside a baseline in bfloat16 rounds its weights as that does, and is held against its files") {
+  const std::vector<rollout::StepProbe> probes = probes_beside({"/run/step_1", "/run/step_2"});
+  REQUIRE(probes.size() == 2);
+  CHECK(probes[1].against == "/run/step_2");
+  for (const rollout::StepProbe& probe : probes) {
+    CHECK(probe.write.empty());
+    CHECK(probe.round_weights);
+    CHECK(probe.weight_spacing == kBfloat16Spacing);
+  }
+}

@@ -50,26 +50,26 @@ TEST_CASE("a leg of the Qwen3-0.6B shape takes what its parts take") {
 }
 
 TEST_CASE("legs go where there are fewest, and free their devices again") {
-  DeviceShares shares(8);
-  CHECK(shares.take(4) == 0);
-  CHECK(shares.take(4) == 4);
-  CHECK(shares.take(8) == 0);
-  CHECK(shares.take(2) == 0);
-  CHECK(shares.take(2) == 2);
-  shares.give_back(4, 4);
-  CHECK(shares.take(4) == 4);
-  shares.give_back(0, 4);
-  shares.give_back(0, 2);
-  shares.give_back(2, 2);
-  CHECK(shares.take(2) == 0);
-  CHECK(shares.take(2) == 2);
+  BusyDevices busy(8);
+  CHECK(busy.take(4) == 0);
+  CHECK(busy.take(4) == 4);
+  CHECK(busy.take(8) == 0);
+  CHECK(busy.take(2) == 0);
+  CHECK(busy.take(2) == 2);
+  busy.give_back(4, 4);
+  CHECK(busy.take(4) == 4);
+  busy.give_back(0, 4);
+  busy.give_back(0, 2);
+  busy.give_back(2, 2);
+  CHECK(busy.take(2) == 0);
+  CHECK(busy.take(2) == 2);
 }
 
 TEST_CASE("virtual devices are not counted") {
-  DeviceShares none(0);
+  BusyDevices none(0);
   CHECK(none.take(8) == 0);
   none.give_back(0, 8);
-  DeviceShares few(2);
+  BusyDevices few(2);
   CHECK(few.take(4) == 0);
 }
 

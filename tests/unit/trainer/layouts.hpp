@@ -17,6 +17,7 @@
 #include "base/random.hpp"
 #include "rollout/step_probe.hpp"
 #include "rollout/train_batch.hpp"
+#include "tensor/safetensors.hpp"
 #include "trainer/rank.hpp"
 
 namespace vime::trainer {
@@ -95,6 +96,19 @@ inline RankOptions options_of(const LayoutOfTest& layout, const arch::ModelConfi
   options.buffer_bytes = 8000;
   options.meeting_timeout = options.transfer_timeout = std::chrono::seconds(60);
   return options;
+}
+
+// Elements of the weights in a step's file that are no numbers of bfloat16.
+inline int64_t weights_beyond_bfloat16(const fs::path& step_file) {
+  const tensor::SafetensorsFile file(step_file);
+  int64_t beyond = 0;
+  for (const tensor::TensorView& view : file.tensors()) {
+    if (!view.info.name.starts_with("weight.")) continue;
+    const auto* const words = reinterpret_cast<const uint32_t*>(view.data);
+    beyond += std::count_if(words, words + view.info.bytes() / sizeof(uint32_t),
+                            [](uint32_t word) { return (word & 0xffff) != 0; });
+  }
+  return beyond;
 }
 
 using MakeTestRank = std::function<std::unique_ptr<TrainerRank>(RankOptions)>;

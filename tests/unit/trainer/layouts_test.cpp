@@ -8,7 +8,6 @@
 #include "base/deadline.hpp"
 #include "base/error.hpp"
 #include "layouts.hpp"
-#include "tensor/safetensors.hpp"
 
 using namespace vime;
 using namespace vime::trainer;
@@ -216,17 +215,6 @@ TEST_CASE(
   const StepOfTest exact = train_with(false, "exact"), rounded = train_with(true, "rounded");
   CHECK(exact.logprobs != rounded.logprobs);
   CHECK(difference(rounded.logprobs, exact.logprobs) < 0.1);
-  const auto lost_bits = [&](const char* name) {  // of the weights' elements, beyond bfloat16's
-    const tensor::SafetensorsFile file(folder.path() / name);
-    int64_t lost = 0;
-    for (const tensor::TensorView& view : file.tensors()) {
-      if (!view.info.name.starts_with("weight.")) continue;
-      const auto* const words = reinterpret_cast<const uint32_t*>(view.data);
-      lost += std::count_if(words, words + view.info.bytes() / sizeof(uint32_t),
-                            [](uint32_t word) { return (word & 0xffff) != 0; });
-    }
-    return lost;
-  };
-  CHECK(lost_bits("exact") > 0);
-  CHECK(lost_bits("rounded") == 0);
+  CHECK(weights_beyond_bfloat16(folder.path() / "exact") > 0);
+  CHECK(weights_beyond_bfloat16(folder.path() / "rounded") == 0);
 }
