@@ -19,11 +19,13 @@ uint64_t bytes(int64_t count) {
 torch::Device select_torch_device(const std::string& device, const std::string& uuid) {
   if (device == "cpu") return torch::kCPU;
   const int ordinal = gpu::select_device(uuid);
-  c10::cuda::set_device(static_cast<c10::DeviceIndex>(ordinal));
+  const torch::Device selected(torch::kCUDA, static_cast<c10::DeviceIndex>(ordinal));
+  c10::cuda::set_device(selected.index());
   if (const int sharing = gpu::devices_on_gpu(); sharing > 1) {
-    allocator::setMemoryFraction(1.0 / sharing, static_cast<c10::DeviceIndex>(ordinal));
+    torch::empty({1}, selected);  // the allocator is there from the first tensor on
+    allocator::setMemoryFraction(1.0 / sharing, selected.index());
   }
-  return {torch::kCUDA, static_cast<c10::DeviceIndex>(ordinal)};
+  return selected;
 }
 
 TorchMemory torch_memory(torch::Device device) {

@@ -7,6 +7,7 @@
 #include <cstring>
 
 #include "base/json.hpp"
+#include "devices/gpu_share.hpp"
 #include "gpu/device.hpp"
 #include "gpu/device_memory.hpp"
 #include "gpu/roles.hpp"
@@ -39,6 +40,22 @@ const test::Role bench("bench", [](const std::vector<std::string>& arguments) {
     std::printf("%s\n", error.what());
     return 4;
   }
+});
+
+// Ends with 0 when LibTorch takes a sixteenth of the GPU's memory on a share of an eighth, and no quarter of it.
+const test::Role sharer("sharer", [](const std::vector<std::string>&) {
+  const torch::Device device = model::select_torch_device("cuda", devices::device_uuid({gpu::device_uuid(0), 5, 8}));
+  const auto take = [&](uint64_t parts) {
+    return torch::empty({static_cast<int64_t>(gpu::memory_info().total_bytes / parts)},
+                        torch::TensorOptions().dtype(torch::kUInt8).device(device));
+  };
+  take(16);
+  try {
+    take(4);
+  } catch (const c10::OutOfMemoryError&) {
+    return 0;
+  }
+  return 3;
 });
 
 struct Trained {
@@ -117,6 +134,11 @@ TEST_CASE("a float32 rank on a GPU that keeps its weights rounded has none that 
     CHECK(weights_beyond_bfloat16(folder.path() / "exact") > 0);
     CHECK(weights_beyond_bfloat16(folder.path() / "rounded") == 0);
   }
+}
+
+TEST_CASE("LibTorch keeps to a share's part of the memory") {
+  test::RoleProcess process("sharer", {});
+  CHECK(process.wait() == 0);
 }
 
 TEST_CASE("what is computed again gives the gradients of what was kept") {
