@@ -100,6 +100,24 @@ if wanted kernels; then
   step kernels "$build_dir/bin/kernels_bench"
   step copies "$build_dir/bin/copies_bench"
 fi
+if wanted weight-sync && [ "$gpus" -ge 4 ]; then
+  # A rank and an engine on each GPU, all at the same time; then one trainer over all GPUs, with one engine over all and
+  # with engines of two; then half of the GPUs train and half generate.
+  step weight-sync-each push_on_each qwen3-30b-a3b
+  step weight-sync-all "$vime" bench weight-sync --transport ipc --model qwen3-30b-a3b --tensor-parallel "$gpus" --json
+  step weight-sync-twos "$vime" bench weight-sync --transport ipc --model qwen3-30b-a3b --tensor-parallel "$gpus" \
+    --engine-workers 2 --json
+  step weight-sync-apart "$vime" bench weight-sync --transport nccl --model qwen3-30b-a3b \
+    --tensor-parallel $((gpus / 2)) --engine-workers $((gpus / 2)) --json
+elif wanted weight-sync; then
+  step weight-sync-ipc "$vime" bench weight-sync --transport ipc --json
+  if [ "$gpus" -ge 2 ]; then
+    step weight-sync-all "$vime" bench weight-sync --transport ipc --model qwen3-30b-a3b --tensor-parallel 2 --json
+    step weight-sync-ones "$vime" bench weight-sync --transport ipc --model qwen3-30b-a3b --tensor-parallel 2 \
+      --engine-workers 1 --json
+    step weight-sync-nccl "$vime" bench weight-sync --transport nccl --model qwen3-8b --json
+  fi
+fi
 if wanted sweep && [ "$gpus" -ge 4 ]; then
   # The whole Qwen3-0.6B, so that the vocabulary is cut too; the tokenizer is only there because every spec has one.
   step model python3 bench/random_model.py "$out/qwen3-0.6b"
@@ -118,24 +136,6 @@ if wanted quickstart; then
   step quickstart "$vime" run configs/quickstart-gpu.yaml --run-dir "$out/run-colocated"
   if [ "$gpus" -ge 2 ]; then
     step quickstart-apart "$vime" run configs/quickstart-gpu.yaml --set placement.colocate=false --run-dir "$out/run-apart"
-  fi
-fi
-if wanted weight-sync && [ "$gpus" -ge 4 ]; then
-  # A rank and an engine on each GPU, all at the same time; then one trainer over all GPUs, with one engine over all and
-  # with engines of two; then half of the GPUs train and half generate.
-  step weight-sync-each push_on_each qwen3-30b-a3b
-  step weight-sync-all "$vime" bench weight-sync --transport ipc --model qwen3-30b-a3b --tensor-parallel "$gpus" --json
-  step weight-sync-twos "$vime" bench weight-sync --transport ipc --model qwen3-30b-a3b --tensor-parallel "$gpus" \
-    --engine-workers 2 --json
-  step weight-sync-apart "$vime" bench weight-sync --transport nccl --model qwen3-30b-a3b \
-    --tensor-parallel $((gpus / 2)) --engine-workers $((gpus / 2)) --json
-elif wanted weight-sync; then
-  step weight-sync-ipc "$vime" bench weight-sync --transport ipc --json
-  if [ "$gpus" -ge 2 ]; then
-    step weight-sync-all "$vime" bench weight-sync --transport ipc --model qwen3-30b-a3b --tensor-parallel 2 --json
-    step weight-sync-ones "$vime" bench weight-sync --transport ipc --model qwen3-30b-a3b --tensor-parallel 2 \
-      --engine-workers 1 --json
-    step weight-sync-nccl "$vime" bench weight-sync --transport nccl --model qwen3-8b --json
   fi
 fi
 if wanted train; then
