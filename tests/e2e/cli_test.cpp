@@ -131,8 +131,8 @@ TEST_CASE("vime plan --json is JSON with stable keys, also for options in anothe
   const Json json = parse_json(plan.out, "vime plan --json");
   std::vector<std::string> keys;
   for (const auto& [key, value] : json.items()) keys.push_back(key);
-  CHECK(keys == std::vector<std::string>{"name", "device", "nodes", "devices", "layout", "ranks", "engines", "batch",
-                                         "memory_bytes", "ports"});
+  CHECK(keys == std::vector<std::string>{"name", "device", "nodes", "devices_per_gpu", "devices", "layout", "ranks",
+                                         "engines", "batch", "memory_bytes", "ports"});
   CHECK(json["engines"][0]["leader"] == 0);
   CHECK(json["batch"]["num_rollout"] == 9);
   CHECK(json["memory_bytes"]["trainer_rank"].get<int64_t>() > 1000000);
