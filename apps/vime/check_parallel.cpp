@@ -7,6 +7,7 @@
 #include "base/error.hpp"
 #include "base/random.hpp"
 #include "commands.hpp"
+#include "devices/gpu_share.hpp"
 #include "loop/run_directory.hpp"
 #include "proc/process.hpp"
 #include "sweep/plan.hpp"
@@ -107,7 +108,7 @@ sweep::SweepPlan plan_of(const LegArguments& arguments, const std::string& run_i
   sweep::SweepRequest request;
   request.device = arguments.device;
   request.dtype = arguments.dtype;
-  request.devices_per_gpu = sweep::parse_count("--devices-per-gpu", arguments.devices_per_gpu);
+  request.devices_per_gpu = sweep::parse_count("--devices-per-gpu", arguments.devices_per_gpu, devices::kMostPerGpu);
   request.find_gpus = find_gpus;
   request.num_gpus_given = arguments.num_gpus_given;
   request.sizes = {sweep::parse_sizes("--num-gpus", arguments.num_gpus), sweep::parse_sizes("--tp", arguments.tp),

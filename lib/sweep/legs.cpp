@@ -11,8 +11,6 @@
 namespace vime::sweep {
 namespace {
 
-constexpr int kMaxSize = 4096;  // of one number: a slip of the keyboard should not start a machine's worth of processes
-
 std::optional<int> parse_size(const std::string& text) {
   int value = 0;
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
@@ -76,11 +74,11 @@ bool LegFilter::takes(const Leg& leg) const {
          takes_value(cp, leg.cp) && takes_value(dp, leg.dp) && (!loss || *loss == leg.loss);
 }
 
-int parse_count(const std::string& option, const std::string& text) {
+int parse_count(const std::string& option, const std::string& text, int most) {
   const std::optional<int> count = parse_size(trim(text));
-  if (count) return *count;
+  if (count && *count <= most) return *count;
   throw Error(ErrorKind::refused,
-              option + ": expected a number from 1 to " + std::to_string(kMaxSize) + ", found \"" + text + "\"");
+              option + ": expected a number from 1 to " + std::to_string(most) + ", found \"" + text + "\"");
 }
 
 std::vector<int> parse_sizes(const std::string& option, const std::string& text) {

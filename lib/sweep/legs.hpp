@@ -45,8 +45,10 @@ inline int engine_devices(const Leg& leg, int gpus_per_engine) {
   return leg.num_gpus == 1 ? 1 : gpus_per_engine;
 }
 
-// "2". `option` names it in errors: Error{refused} for what is no number of at least 1.
-int parse_count(const std::string& option, const std::string& text);
+// Of one number: a slip of the keyboard should not start a machine's worth of processes.
+inline constexpr int kMaxSize = 4096;
+// "2". `option` names it in errors: Error{refused} for what is no number from 1 to `most`.
+int parse_count(const std::string& option, const std::string& text, int most = kMaxSize);
 // "8,4,2". `option` names it in errors: Error{refused} for what is no list of different numbers of at least 1.
 std::vector<int> parse_sizes(const std::string& option, const std::string& text);
 // "tp=2,pp=2,loss=token_mean"; "" takes every leg. Error{refused} for an unknown or doubled name and a bad value.

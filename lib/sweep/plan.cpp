@@ -119,11 +119,6 @@ void settle_devices(const SweepRequest& request, SweepPlan& plan) {
                     ": --device is cpu, where every device is virtual",
                 "leave it out, or use --device cuda");
   }
-  if (request.devices_per_gpu > devices::kMostPerGpu) {
-    throw Error(ErrorKind::refused, "--devices-per-gpu: expected a number from 1 to " +
-                                        std::to_string(devices::kMostPerGpu) + ", found " +
-                                        std::to_string(request.devices_per_gpu));
-  }
   plan.settings.recompute_granularity = "selective";  // what runs on GPUs use
   plan.machine = request.find_gpus();
   if (plan.machine.gpus.empty()) throw Error(ErrorKind::refused, "--device cuda: " + plan.machine.reason);

@@ -19,7 +19,7 @@ struct SweepRequest {
   std::string device = "cpu";          // or "cuda"
   std::string dtype;                   // "float32", "bfloat16"; "": the device's
   spec::FindGpus find_gpus;            // asked for "cuda" only
-  int devices_per_gpu = 1;             // likewise
+  int devices_per_gpu = 1;             // likewise; at most devices::kMostPerGpu
   LegSizes sizes;
   // Sizes that the user has asked for are refused where the model cannot be cut so; the usual ones are left out.
   bool num_gpus_given = false;

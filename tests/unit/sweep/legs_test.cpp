@@ -78,6 +78,8 @@ TEST_CASE("what --only cannot mean is refused") {
 }
 
 TEST_CASE("devices of an engine are a number of at least 1, and a leg of one device has an engine of one") {
+  CHECK(parse_count("--n", "64", 64) == 64);
+  CHECK(refusal([] { parse_count("--n", "65", 64); }) == "--n: expected a number from 1 to 64, found \"65\"");
   CHECK(parse_count("--n", "2") == 2);
   for (const char* text : {"", "0", "-1", "1.5", "two", "1,2", "99999999999"}) {
     CHECK(refusal([&] { parse_count("--n", text); }) ==
