@@ -25,7 +25,7 @@ while [ $# -gt 0 ]; do
     --only) steps=$2; shift 2 ;;
     --build) build_dir=$2; shift 2 ;;
     --vllm) vllm=$2; shift 2 ;;
-    *) sed -n '2,12p' "$0" >&2; exit 2 ;;
+    *) sed -n '2,${/^#/!q;p}' "$0" >&2; exit 2 ;;
   esac
 done
 if [ "${gpus:-0}" -lt 1 ]; then echo "gpu-test: nvidia-smi lists no GPU" >&2; exit 2; fi
